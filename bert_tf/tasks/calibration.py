@@ -1,12 +1,13 @@
 """Temperatures: probabilities that are right as often as they say.
 
-A tuned model is mostly surer of its answers than it should be. Its logits are
-divided by one number, the temperature, which makes the labels of a development
-set the likeliest; the order of the classes stays. The method, and the expected
-calibration error, are Guo et al. 2017 (arXiv 1706.04599), sections 2 and 4.2.
+A tuned model is usually surer of its answers than it should be. Its logits are
+divided by one number, the temperature, which is chosen to make the labels of a
+development set as likely as possible; the order of the classes does not change.
+The method and the expected calibration error are those of Guo et al. 2017
+(arXiv 1706.04599), sections 2 and 4.2.
 
-Labels `[N]` are classes, and the probabilities a softmax; labels `[N, K]` are
-yes or no of each of K, and the probabilities sigmoids.
+Labels `[N]` are class ids, and the probabilities a softmax. Labels `[N, K]` are
+yes or no for each of K labels, and the probabilities sigmoids.
 """
 
 import dataclasses
@@ -19,10 +20,10 @@ from numpy.typing import ArrayLike
 from bert_tf import files
 from bert_tf.tasks import tables
 
-# A temperature beyond these is no calibration: the logits tell all of the
-# development set, or nothing.
+# A temperature beyond these limits is no calibration: the logits explain the
+# development set completely, or not at all.
 LEAST, MOST = 0.05, 20.0
-# Of fewer the temperature would be a matter of chance.
+# With fewer examples the temperature would be a matter of chance.
 LEAST_EXAMPLES = 50
 NUM_BINS = 15
 _MOST_STEPS = 200
@@ -30,21 +31,22 @@ _PRECISION = 1e-10
 
 
 class CalibrationError(ValueError):
-    """Why no temperature is told by a development set."""
+    """Says why a development set gives no temperature."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reliability:
-    """How often answers of about one probability are right.
+    """How often answers of similar probability are right.
 
-    The probabilities are the likeliest classes', or of labels `[N, K]` all;
-    and an answer is right where the class is, or the label is there. They are
-    parted into `NUM_BINS` of one width, each without its lower end.
+    With labels `[N]`, the answer to an example is its likeliest class. With
+    labels `[N, K]`, each label is an answer, which is right if the example has
+    the label. The answers' probabilities are sorted into `NUM_BINS` bins of
+    equal width, each without its lower end.
 
     Args:
-        counts: int `[NUM_BINS]`: how many probabilities are in each.
-        confidences: float64 `[NUM_BINS]`: their mean, 0 of none.
-        shares: Likewise, the share that is right.
+        counts: int `[NUM_BINS]`: how many probabilities each bin has.
+        confidences: float64 `[NUM_BINS]`: their mean, 0 in an empty bin.
+        shares: float64 `[NUM_BINS]`: the share that is right, 0 likewise.
         loss: The mean cross-entropy, in nats.
     """
 
@@ -70,28 +72,28 @@ def check_temperature(temperature: Any) -> None:
 
 
 def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
-    """Returns the temperature of the least mean cross-entropy.
+    """Returns the temperature with the least mean cross-entropy.
 
-    That is convex in the temperature's inverse: it is found where the slope is
-    0, by Newton's steps within an interval that holds it.
+    The cross-entropy is convex in the temperature's inverse. Its slope's zero
+    is found by Newton's method, within an interval that contains it.
 
     Args:
         logits: float `[N, K]`.
         labels: int `[N]`, or `[N, K]` of 0 and 1.
 
     Raises:
-        CalibrationError: If there are too few examples, a logit is no number,
-            the labels are all the same, or there is no such temperature from
-            `LEAST` to `MOST`.
+        CalibrationError: If there are too few examples, a logit is not
+            finite, the labels are all the same, or there is no such
+            temperature from `LEAST` to `MOST`.
     """
     logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
     if len(labels) < LEAST_EXAMPLES:
         raise CalibrationError(
-            f"it has {len(labels)} examples, and fewer than {LEAST_EXAMPLES} "
-            "tell no temperature"
+            f"it has {len(labels)} examples, and at least {LEAST_EXAMPLES} "
+            "are needed"
         )
     if not np.isfinite(logits).all():
-        raise CalibrationError("some of its answers are no numbers")
+        raise CalibrationError("some of its logits are not finite")
     if (labels == labels.flat[0]).all():
         raise CalibrationError("all of its labels are the same")
     slope = _binary_slope if labels.ndim == 2 else _slope
@@ -125,13 +127,13 @@ def measure(
     """Returns the `Reliability` of the probabilities at a temperature.
 
     Args:
-        logits, labels: As of `fit_temperature`; N at least 1.
-        temperature: Of the probabilities.
+        logits, labels: See `fit_temperature`; N is at least 1.
+        temperature: The temperature.
     """
     logits = np.asarray(logits, np.float64) / temperature
     labels = np.asarray(labels)
     if labels.ndim == 2:
-        # log(1 + exp(x)) - y x, which no x is too large for.
+        # log(1 + exp(x)) - y x, without overflow for large x.
         losses = np.logaddexp(0.0, logits) - labels * logits
         confidences, is_right = _sigmoid(logits).ravel(), labels.ravel() == 1
     else:
@@ -158,7 +160,7 @@ def measure(
 def results(
     before: Reliability, after: Reliability, temperature: float
 ) -> dict[str, float]:
-    """Returns what eval_results.txt has of a calibration, {name: float}."""
+    """Returns a calibration's part of eval_results.txt, {name: float}."""
     return {
         "temperature": temperature,
         "eval_calibration_error": after.error,
@@ -174,13 +176,13 @@ def section(
     told: str,
     has_sigmoids: bool,
 ) -> tuple[str, str]:
-    """Returns what a report tells of a calibration, (heading, Markdown).
+    """Returns a report's section on calibration, (heading, Markdown).
 
     Args:
-        before: Of the logits as they are.
-        after: Of those at the temperature.
-        temperature: The model's.
-        told: Where the temperature is from, or why there is none.
+        before: The `Reliability` at temperature 1.
+        after: The `Reliability` at the model's temperature.
+        temperature: The model's temperature.
+        told: A sentence on where it comes from, or why it could not be fitted.
         has_sigmoids: Whether the labels are `[N, K]`.
     """
     numbers = tables.table(
@@ -230,8 +232,8 @@ def section(
 
 
 def _slope(logits, labels, inverse):
-    """Returns two derivatives of the loss by the temperature's inverse."""
-    # Of a row's differences alone; no power is then too large.
+    """Returns the loss's first two derivatives by the inverse temperature."""
+    # Only a row's differences matter; this way no exponential overflows.
     logits = logits - logits.max(axis=1, keepdims=True)
     weights = np.exp(inverse * logits)
     weights /= weights.sum(axis=1, keepdims=True)

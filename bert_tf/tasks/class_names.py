@@ -1,4 +1,4 @@
-"""Names of classes: matched with those of others, told where they are odd."""
+"""Matches names of classes with others, and lists them in messages."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 
 
 def are_names(labels: Iterable[str]) -> bool:
-    """Returns whether labels mean the same elsewhere, as words do.
+    """Returns whether labels mean the same in other tasks, as words do.
 
     Numbers do not: "1" is acceptable in CoLA and positive in SST-2. Nor does
     the output of a regression, which has no labels.
@@ -26,22 +26,22 @@ def are_names(labels: Iterable[str]) -> bool:
 def match(
     names: Sequence[str], labels: Sequence[str], synonyms: Sequence[str] = ()
 ) -> tuple[int, ...] | None:
-    """Finds every class of a task among the names that others give it.
+    """Finds every class of a task among the names it has elsewhere.
 
-    Names are compared as they are, and if that is not enough without regard
-    to case and to blanks around them.
+    Names are compared as they are and, if that is not enough, without regard
+    to case and surrounding blanks.
 
     Args:
-        names: What the classes are called elsewhere, in the order there.
-        labels: What the task calls them, by class id.
-        synonyms: What they are also called, if anything, by class id.
+        names: The classes' names elsewhere, in the order there.
+        labels: The task's names, by class id.
+        synonyms: Other names, if any, by class id.
 
     Returns:
-        A tuple with the place in `names` of each of the `labels`; None where
-        `names` are transformers' LABEL_0, LABEL_1, ..., which tell nothing.
+        A tuple with the position in `names` of each of the `labels`; None if
+        `names` are transformers' LABEL_0, LABEL_1, ..., which say nothing.
 
     Raises:
-        ValueError: If the names are of other classes; the message has both.
+        ValueError: If the classes differ; the message lists both.
     """
     for spelled in (str, lambda name: str(name).strip().casefold()):
         found = [spelled(name) for name in names]
@@ -58,7 +58,7 @@ def match(
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Returns names as messages list them: the first ones, cut where long."""
+    """Returns names as messages list them: the first ones, long ones cut."""
     names = list(map(str, names))
     shown = [
         name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
@@ -73,7 +73,7 @@ def log_stripped(where: files.AnyPath, num_stripped: int) -> None:
     """Logs how many labels had blanks around them, if any had."""
     if num_stripped:
         logging.warning(
-            "%s: took off the blanks around %d of the labels.",
+            "%s: stripped the blanks around %d of the labels.",
             where,
             num_stripped,
         )

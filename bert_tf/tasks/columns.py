@@ -1,7 +1,7 @@
-"""Rows of a table, whatever it is: a file, a DataFrame, a tf.data set.
+"""Rows of a table: a file, a DataFrame, a tf.data set or a dictionary.
 
-A file is what its name says: .csv or .tsv with a header (see `tasks.tsv`),
-.jsonl with an object a line, or .parquet, which needs pyarrow.
+The name of a file tells its format: .csv or .tsv with a header (see
+`tasks.tsv`), .jsonl with one object per line, or .parquet, which needs pyarrow.
 """
 
 import contextlib
@@ -22,19 +22,19 @@ from bert_tf.tasks import tsv
 from bert_tf.tasks.tsv import Examples
 from bert_tf.tasks.tsv import TsvFile
 
-# What may hold lists: a file of text has but strings.
+# Files that may hold lists; .csv and .tsv hold only strings.
 _WITH_LISTS = (".jsonl", ".parquet")
 
 
 def title(data: Any) -> str:
-    """Returns what messages call data: their path, or "the data"."""
+    """Returns the name of data in messages: their path, or "the data"."""
     return str(data) if is_path(data) else "the data"
 
 
 def may_have_lists(data: Any) -> bool:
     """Returns whether data are a table whose values may be lists.
 
-    They are if they are no path, or that of a .jsonl or .parquet file.
+    That is anything but a path, and the path of a .jsonl or .parquet file.
     """
     return not is_path(data) or str(data).lower().endswith(_WITH_LISTS)
 
@@ -43,7 +43,7 @@ def names_in(table: Any) -> list[str]:
     """Returns the names of the columns of a table; `[]` if it has none.
 
     Args:
-        table: As of `read`. A .jsonl file has those of all its rows.
+        table: See `read`. Of a .jsonl file, the names in all rows count.
     """
     if isinstance(table, tf.data.Dataset):
         table = table.element_spec
@@ -65,21 +65,22 @@ def _keys(row):
 
 
 def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
-    """Yields (where, values) of every row, for messages and in order.
+    """Yields (where, values) for every row.
 
     Args:
         table: The path of a file, a pandas DataFrame, a `tf.data.Dataset` of
-            dictionaries, one a row, or {name: list}.
+            dictionaries, one per row, or {name: list}.
         names: Names of the columns.
 
     Yields:
-        A string that names the row, and a tuple of its values: strings,
-        numbers, or lists and dictionaries of them.
+        A string that names the row in messages, and a tuple of its values in
+        the order of `names`: strings, numbers, or lists and dictionaries of
+        them.
 
     Raises:
-        ValueError: If a file is missing or of no known form, there is no such
-            column, or two, no row, or rows without end; or a string is not
-            UTF-8.
+        ValueError: If a file is missing or of an unknown format, a column is
+            missing or there twice, there are no rows or rows without end, or
+            a string is not UTF-8.
     """
     if is_path(table):
         rows = _rows_of_file(os.fspath(table), names)
@@ -98,12 +99,12 @@ def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
             f"dictionary of lists. Received: {type(table).__name__}."
         )
     else:
-        # A DataFrame, too, has its columns by their names.
+        # A DataFrame gives its columns by name, too.
         for name in names:
             tsv.column_index("The data", list(table), name)
         columns = {name: table[name] for name in names}
         for name, column in columns.items():
-            # Sets have no order, and of a dictionary rows would be its keys.
+            # Sets have no order, and a dictionary's rows would be its keys.
             if isinstance(
                 column, (str, bytes, set, frozenset, Mapping)
             ) or not hasattr(column, "__len__"):
@@ -139,16 +140,16 @@ def read_texts(
     """Returns the `Examples` of a table.
 
     Args:
-        table: As of `read`.
+        table: See `read`.
         text_features: Names of the columns of texts.
-        label_column: Name of the column of labels; None not to read them.
-        parse_label: `parse_label(where, value)`, which returns a label, or
+        label_column: Name of the column of labels; None to read no labels.
+        parse_label: `parse_label(where, value)`, which returns a label or
             raises `ValueError`.
-        dtype: Of the labels.
+        dtype: The dtype of the labels.
 
     Raises:
-        ValueError: As `read` does; or if a text is no string, or the name of
-            the column of labels is empty.
+        ValueError: As in `read`, or if a text is not a string, or
+            `label_column` is empty.
     """
     if label_column == "":
         raise ValueError("`label_column` must not be empty.")
@@ -168,7 +169,7 @@ def read_texts(
 
 
 def check_text(where: str, name: str, value: Any) -> None:
-    """Raises `ValueError` if a value of a row is no string; it may be empty."""
+    """Raises `ValueError` unless a row's value is a string, maybe empty."""
     if not isinstance(value, str):
         raise ValueError(
             f"{where}: `{name}` must be a string; an empty one is ''. "
@@ -177,7 +178,7 @@ def check_text(where: str, name: str, value: Any) -> None:
 
 
 def check_texts(where: str, name: str, values: Any) -> None:
-    """Raises `ValueError` if a value of a row is no list of strings."""
+    """Raises `ValueError` unless a row's value is a list of strings."""
     if not isinstance(values, list) or not all(
         isinstance(value, str) for value in values
     ):
@@ -188,7 +189,7 @@ def check_texts(where: str, name: str, values: Any) -> None:
 
 
 def is_path(data: Any) -> bool:
-    """Returns whether data are the path of a file."""
+    """Returns whether data are a path."""
     return isinstance(data, (str, os.PathLike))
 
 
@@ -214,7 +215,7 @@ def _rows_of_file(path, names):
 
 
 def _open_parquet(path):
-    """Returns pyarrow's module, and the names of the file's columns."""
+    """Returns pyarrow's module, and the names of a file's columns."""
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -246,7 +247,7 @@ def _named_errors(path):
         yield
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         text = " ".join(str(error).split())
-        raise ValueError(f"{path}: damaged, or no parquet: {text}") from error
+        raise ValueError(f"{path}: damaged, or not Parquet: {text}") from error
 
 
 def _values(where, row, names):
@@ -264,7 +265,7 @@ def _numbered(title, rows):
 
 
 def _plain(value):
-    """Returns values, with lists and dictionaries, of Python's own types."""
+    """Converts a value, nested ones included, to Python's own types."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, dict):
@@ -272,6 +273,6 @@ def _plain(value):
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, str):
-        # Half a surrogate pair, which TensorFlow would refuse later on.
+        # Raises for half a surrogate pair, which TensorFlow would refuse later.
         value.encode("utf-8")
     return value.decode("utf-8") if isinstance(value, bytes) else value

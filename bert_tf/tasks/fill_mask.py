@@ -1,8 +1,8 @@
 """Fill-mask: what BERT's masked-LM head puts in the place of "[MASK]".
 
-TensorFlow's own operations on strings and tensors, which a program runs and a
-SavedModel carries. Letters in tensor names: B batch, L position, M masks of a
-text, K answers to a mask, V vocabulary.
+Everything is in TensorFlow operations, so that a program can run it and a
+SavedModel can carry it. Letters in tensor names: B batch, L position, M masks
+of a text, K answers to a mask, V vocabulary.
 """
 
 import itertools
@@ -25,11 +25,11 @@ from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.tokenizers.words import WHITE_SPACE
 from bert_tf.text.vocabulary import Vocabulary
 
-# Lines.
+# Lines that are checked at a time.
 _CHECKED_TOGETHER = 1024
 # RE2's \s, spelled out, at the end of a string.
 _WHITE_SPACE_AT_END = r"[\t\n\f\r ]+$"
-# That of `tokenizers`.
+# White space as `tokenizers` has it, at the end of a string.
 _ANY_SPACE_AT_END = rf"[{WHITE_SPACE}]+$"
 
 
@@ -50,7 +50,7 @@ def load_model(path: str) -> BertPretrainer:
 def load_open(
     checkpoint: reader.Checkpoint, dtype: Any = None
 ) -> BertPretrainer:
-    """Returns what `load_model` does, of an open checkpoint."""
+    """Returns the `BertPretrainer` of an open checkpoint; see `load_model`."""
     found = checkpoint.found_parts
     if parts.MASKED_LM not in found:
         raise ValueError(
@@ -65,13 +65,13 @@ def encode(
 ) -> dict[str, tf.Tensor]:
     """Returns the model inputs of texts in which "[MASK]" is one token.
 
-    Everywhere else it is text like any other: "[", "mask" and "]". The white
-    space before it belongs to the word in its place, as in RoBERTa's released
-    tokenizer.
+    The tokenizer itself would read it as plain text: "[", "mask" and "]".
+    White space before "[MASK]" belongs to the masked word, as in RoBERTa's
+    released tokenizer.
 
     Args:
         texts: string `[B]`.
-        preprocessor: The `Preprocessor`; what is too long is cut.
+        preprocessor: The `Preprocessor`; texts that are too long are cut.
 
     Returns:
         Dictionary of int32 `[B, max_seq_length]`.
@@ -82,9 +82,9 @@ def encode(
 def encode_and_tell(
     texts: tf.Tensor, preprocessor: Preprocessor
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-    """Returns what `encode` does, and which texts were cut: bool `[B]`."""
+    """Returns `encode`'s inputs, and which texts were cut: bool `[B]`."""
     parts = tf.strings.split(texts, preprocessor.vocabulary.special.mask)
-    # A mask after every part but the text's last one, where this is 0.
+    # A mask follows every part except a text's last one, where this is 0.
     num_following = tf.ragged.range(parts.row_lengths() - 1, -1, -1).flat_values
     num_masks = tf.minimum(num_following, 1)
     strings = tf.where(
@@ -108,12 +108,12 @@ def check_texts(
     source: files.AnyPath,
     preprocessor: Preprocessor,
 ) -> None:
-    """Checks that every text has a mask, and none beyond the longest sequence.
+    """Checks that every text has a mask, and no mask that is cut off.
 
     Args:
         texts: Strings or bytes.
-        source: What they come from; errors name it.
-        preprocessor: As of `encode`.
+        source: Where they come from; errors name it.
+        preprocessor: See `encode`.
 
     Raises:
         ValueError: If not; the message names the line.
@@ -148,7 +148,7 @@ def check_texts(
 
 
 def count_masks(texts: tf.Tensor, mask_token: str) -> tf.Tensor:
-    """Returns how often a token stands in texts: string `[B]` to int32."""
+    """Returns how often texts, string `[B]`, have the token: int32 `[B]`."""
     parts = tf.strings.split(texts, mask_token)
     return tf.cast(parts.row_lengths(), tf.int32) - 1
 
@@ -165,13 +165,13 @@ def predict(
     vocabulary: Vocabulary,
     training: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the probabilities of all words in the place of every mask.
+    """Returns the probabilities of all words in place of every mask.
 
     Args:
         inputs: The model inputs, int32 `[B, L]`.
         model: A `BertPretrainer`.
         vocabulary: Its `Vocabulary`.
-        training: Whether there is dropout.
+        training: Whether dropout is applied.
 
     Returns:
         A pair: float32 `[B, M, V]`, where M is the largest number of masks in
@@ -179,9 +179,9 @@ def predict(
     """
     is_mask_BL = find_masks(inputs, vocabulary)
     num_masks_B = tf.reduce_sum(tf.cast(is_mask_BL, tf.int32), axis=1)
-    # Not none, nor the least of all integers, as an empty batch has it.
+    # At least 1: without masks it is 0, without rows the smallest integer.
     most = tf.maximum(tf.reduce_max(num_masks_B), 1)
-    # The first places come first, and where there are fewer masks, any.
+    # Masks rank first, in order. Rows with fewer masks get other positions.
     length = tf.shape(is_mask_BL)[1]
     rank_BL = tf.where(is_mask_BL, length - tf.range(length), 0)
     positions_BM = tf.math.top_k(rank_BL, most).indices
@@ -200,7 +200,7 @@ def decode(
     vocabulary: Vocabulary,
     top_k: int,
 ) -> dict[str, tf.Tensor]:
-    """Returns the likeliest words in the place of every mask.
+    """Returns the likeliest words in place of every mask.
 
     Args:
         probabilities: float32 `[B, M, V]`.
@@ -223,11 +223,11 @@ def spell(
     num_masks: tf.Tensor,
     vocabulary: Vocabulary,
 ) -> dict[str, tf.Tensor]:
-    """Returns `decode`'s dictionary of the likeliest words.
+    """Returns `decode`'s dictionary for the likeliest words.
 
     Args:
         scores: float32 `[B, M, K]`, the highest first.
-        ids: int32 `[B, M, K]`, the words that they are of.
+        ids: int32 `[B, M, K]`, the words that have these scores.
         num_masks: int32 `[B]`: how many of the M are masks of the row.
         vocabulary: The `Vocabulary`.
     """
@@ -245,10 +245,10 @@ def spell(
 def fill(
     texts: tf.Tensor, answers: dict[str, tf.Tensor], tokenizer: Spec
 ) -> tf.Tensor:
-    """Returns the texts with each answer in the place of its mask.
+    """Returns the texts with each answer in place of its mask.
 
     The text's other masks stay "[MASK]". An answer that continues a word is
-    joined to what stands before.
+    joined to the text before it.
 
     Args:
         texts: string `[B]`.
@@ -258,7 +258,7 @@ def fill(
     Returns:
         string `[B, M, K]`, "" where there is no mask.
     """
-    # As many masks as the answers have: what was cut off is not filled in.
+    # Only as many masks as have answers: those that were cut off stay.
     num_masks = tf.shape(answers["tokens"])[1]
     mask_token = tokenizer.vocabulary.special.mask
     lengths = tf.strings.split(texts, mask_token)
@@ -267,7 +267,7 @@ def fill(
     size = len(mask_token.encode("utf-8"))
     starts = tf.cumsum(lengths, axis=1) + size * tf.range(num_masks)
 
-    # From here on the masks of all texts: a text is repeated for its own.
+    # From here on a row is a mask: each text is repeated for its masks.
     index = tf.where(_is_mask(answers["num_masks"], starts))
     texts = tf.gather(texts, index[:, 0])
     starts = tf.gather_nd(starts, index)
@@ -282,7 +282,7 @@ def fill(
     starts_word = tf.equal(tf.strings.substr(spelled, 0, 1), " ")
     before = tf.where(starts_word, before[:, tf.newaxis], joined[:, tf.newaxis])
     spelled = tf.strings.regex_replace(spelled, "^ ", "")
-    # An entry of byte-level BPE may be half a character.
+    # An entry of byte-level BPE may be part of a character.
     spelled = tf.strings.unicode_transcode(spelled, "UTF-8", "UTF-8")
     after = tf.repeat(after, tf.shape(spelled)[1], axis=1)
     filled = tf.RaggedTensor.from_row_lengths(
@@ -294,6 +294,6 @@ def fill(
 
 
 def _is_mask(num_masks, values):
-    """Returns bool `[B, M]`: whether the row has so many masks."""
+    """Returns bool `[B, M]`: whether this place holds a mask of the row."""
     place = tf.range(tf.shape(values)[1])
     return place < num_masks[:, tf.newaxis]

@@ -71,7 +71,7 @@ def auc(scores: ArrayLike, is_positive: ArrayLike) -> float:
 def mean_auc(logits: ArrayLike, labels: ArrayLike) -> float:
     """Returns the mean over the classes of the AUC of each against the rest.
 
-    Of two classes both are equal. Classes without an example are left out.
+    For two classes both are equal. Classes without an example are left out.
 
     Args:
         logits: float `[N, K]`.
@@ -79,13 +79,13 @@ def mean_auc(logits: ArrayLike, labels: ArrayLike) -> float:
     """
     logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
 
-    # Of the classes before each, and of those after it: all others are summed
-    # in two passes, and not once for each class.
+    # Running sums over the classes before each, and over those after it: two
+    # passes sum all other classes, instead of one pass for each class.
     nothing = np.full_like(logits[:, :1], -np.inf)
     before = np.logaddexp.accumulate(logits[:, :-1], axis=1)
     after = np.logaddexp.accumulate(logits[:, :0:-1], axis=1)[:, ::-1]
-    # The log-odds: in the order of the probabilities, and not rounded to one
-    # value where these are close to 1.
+    # Log-odds have the order of the probabilities, but do not round to one
+    # value where those are close to 1.
     odds = logits - np.logaddexp(
         np.hstack([nothing, before]), np.hstack([after, nothing])
     )

@@ -1,7 +1,7 @@
-"""The family of multi-label classifications: any number of labels for texts.
+"""The family of multi-label classifications: any number of labels per text.
 
-Every label is a question of its own, answered by the sigmoid of its logit; the
-loss is the mean of their cross-entropies, over examples and labels.
+Every label is a yes-or-no question of its own, answered by the sigmoid of its
+logit. The loss is the mean of the cross-entropies over examples and labels.
 """
 
 import dataclasses
@@ -31,10 +31,10 @@ from bert_tf.tasks.task import check_names
 from bert_tf.tasks.tsv import Examples
 
 FAMILY = "multi_label"
-# What parts the names of an example's labels in a file of text.
+# Separates the names of an example's labels in a text file.
 SEPARATOR = "|"
 
-# Of the predictions, of the logits, and the labels, all `[N, K]`.
+# Functions of the predictions, the logits and the labels, all `[N, K]`.
 _METRICS = {
     "micro_f1": lambda hits, _, labels: metrics.f1(
         hits.flatten(), labels.flatten()
@@ -56,12 +56,13 @@ class MultiLabelTask(Task):
         name: E.g. "topics".
         text_features: Names of the one or two strings.
         labels: Names of the labels.
-        metrics: Of "micro_f1", "macro_f1" (the mean of the labels' F1s),
-            "subset_accuracy" (the share of examples whose labels are all
-            right) and "auc" (the mean of those labels' that some examples
-            have and some have not; 0 without any).
-        temperature: What all logits are divided by where they become
-            probabilities; see `calibration`.
+        metrics: Names of the scores; the first one tells the better of two
+            models. They are "micro_f1", "macro_f1" (the mean of the labels'
+            F1s), "subset_accuracy" (the share of examples whose labels are
+            all right) and "auc" (the mean over the labels that some examples
+            have and some do not; 0 if there are none).
+        temperature: Divisor of all logits before they become probabilities;
+            see `calibration`.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -101,7 +102,7 @@ class MultiLabelTask(Task):
             )
         if not self.metrics or set(self.metrics) - set(_METRICS):
             raise ValueError(
-                f"`metrics` must be of {', '.join(_METRICS)}. "
+                f"`metrics` must be among {', '.join(_METRICS)}. "
                 f"Received: metrics={files.shortened(list(self.metrics))}."
             )
         calibration.check_temperature(self.temperature)
@@ -131,7 +132,7 @@ class MultiLabelTask(Task):
     def soft_losses(
         self, logits: Tensor, teacher_logits: Tensor, temperature: float
     ) -> Tensor:
-        """It is the divergence of a yes or no for every label."""
+        """Returns the divergence of the yes or no for every label."""
         return distillation.soft_labels(logits, teacher_logits, temperature)
 
     def weights(self, labels: Tensor) -> Tensor:
@@ -144,8 +145,9 @@ class MultiLabelTask(Task):
             logits: float32 `[B, K]`.
 
         Returns:
-            A dictionary: `is_label` bool `[B, K]`, what is likelier than not,
-            and `probabilities` float32 `[B, K]`, calibrated where the task is.
+            A dictionary: `is_label` bool `[B, K]`, whether the label is
+            likelier than not, and `probabilities` float32 `[B, K]`, calibrated
+            if the task is.
         """
         return {
             "is_label": logits > 0,
@@ -165,7 +167,7 @@ class MultiLabelTask(Task):
     ) -> Examples:
         """Returns the `Examples` of a table; see `columns.read`.
 
-        Labels are a list of names, or one string of them with "|" between.
+        Labels are a list of names, or one string of names separated by "|".
         """
 
         def parse_labels(where, names):
@@ -176,13 +178,13 @@ class MultiLabelTask(Task):
             ):
                 raise ValueError(
                     f"{where}: the labels must be a list of names, or one "
-                    f"string of them with {SEPARATOR!r} between. "
+                    f"string of names separated by {SEPARATOR!r}. "
                     f"Received: {files.shortened(names)}."
                 )
             names = set(names) - {""}
             if names - set(self.labels):
                 raise ValueError(
-                    f"{where}: the labels must be of "
+                    f"{where}: the labels must be among "
                     f"{class_names.listed(self.labels)}. "
                     f"Received: {class_names.listed(sorted(names))}."
                 )
@@ -205,7 +207,7 @@ class MultiLabelTask(Task):
                 wanted[:, k].sum(),
                 hits[:, k].sum(),
                 metrics.f1(hits[:, k], wanted[:, k]),
-                # Not defined where all examples have it, or none has.
+                # Not defined if all examples have the label, or none has.
                 metrics.auc(answers[:, k], wanted[:, k])
                 if wanted[:, k].any() and not wanted[:, k].all()
                 else "-",

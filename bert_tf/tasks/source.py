@@ -1,7 +1,7 @@
-"""Batches of a task's examples: strings, made to model inputs in tf.data.
+"""Batches of a task's examples: strings, turned into model inputs in tf.data.
 
-Nothing but strings is kept: the inputs of a batch are made when it is wanted,
-by as many threads as there are, in any order.
+Only strings are kept. The inputs of a batch are made when it is needed, in
+parallel threads.
 """
 
 import abc
@@ -31,23 +31,23 @@ TEST = "test"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source(abc.ABC):
-    """A task's examples as `input.batch_source` describes a source.
+    """A task's examples as a `BatchSource`; see `input.batch_source`.
 
-    Batches run on from one epoch into the next, as in google-research/bert:
-    all are full. The order of training is a function of (seed, epoch). The
-    last batch of an evaluation is filled up with rows whose
-    `example_weights` are 0.
+    Training batches are all full, since they run on from one epoch into the
+    next, as in google-research/bert. Their order is a function of (seed,
+    epoch) and, with `window_batches`, of the batch size. The last batch of an
+    evaluation is filled up with rows whose `example_weights` are 0.
 
     Args:
         examples: What the task reads from its files.
-        seed: Of the order of the training examples.
+        seed: Seed of the order of the training examples.
         is_trimmed: Whether L is the length of the batch's longest sequence.
-            If not, it is the longest of all, as TPUs need it. Without dropout
-            both give the same steps.
-        trim_multiple: Of what L then is a multiple, if not the longest of
-            all.
-        window_batches: 0, or sort so many batches by length; see
-            `array_source.ArraySource`.
+            If not, L is the maximum sequence length, as TPUs need it. Without
+            dropout both give the same steps.
+        trim_multiple: If trimmed, L is rounded up to a multiple of this, but
+            not beyond the maximum sequence length.
+        window_batches: 0, or how many batches are sorted by length together;
+            see `array_source.ArraySource`.
     """
 
     examples: Any
@@ -59,19 +59,19 @@ class Source(abc.ABC):
     @property
     @abc.abstractmethod
     def arrays(self) -> Mapping[str, Any]:
-        """What a row of the source is: {name: array or list of `[N, ...]`}."""
+        """The source's rows: {name: array or list of `[N, ...]`}."""
 
     @abc.abstractmethod
     def input_maker(self) -> Callable[[Batch], Batch]:
         """Returns a function from a batch of `arrays` to {name: [B, ...]}.
 
-        Constants are made here: within the function they would be constants
-        of its graph, which may have 2 GB.
+        Make constants here, outside the function: inside they would become
+        part of its graph, which is limited to 2 GB.
         """
 
     @functools.cached_property
     def lengths(self) -> np.ndarray:
-        """int `[N]`: the tokens of every row, of its longest sequence."""
+        """int `[N]`: the number of tokens of each row's longest sequence."""
         return array_source.example_lengths(self)
 
     @property
@@ -94,7 +94,7 @@ class Source(abc.ABC):
         return self._made(self._rows().evaluation_batches(batch_size, context))
 
     def _trim(self, inputs):
-        """Cuts model inputs `[B, longest of all]` to `[B, L]`."""
+        """Cuts model inputs `[B, max_seq_length]` to `[B, L]`."""
         if not self.is_trimmed:
             return inputs
         return packing.trim_padding(inputs, self.trim_multiple)
@@ -114,7 +114,7 @@ class Source(abc.ABC):
     def _make_inputs(self):
         names, make = tuple(self.arrays), self.input_maker()
 
-        # Traced once, and not anew for every epoch and every evaluation.
+        # Traced once, not again for every epoch and every evaluation.
         @tf.function(autograph=False)
         def make_inputs(batch):
             rest = dict(batch)
@@ -124,9 +124,9 @@ class Source(abc.ABC):
         return make_inputs
 
     def _made(self, batches):
-        # TensorFlow tunes a pipeline in a thread that sleeps for up to a
-        # minute, and the end of a distributed iterator waits for it: without,
-        # there are as many calls as cores.
+        # TensorFlow autotunes a pipeline in a thread that sleeps for up to a
+        # minute, and the end of a distributed iterator waits for that thread.
+        # Without it there are as many parallel calls as cores.
         options = tf.data.Options()
         options.autotune.enabled = False
         return (
@@ -137,14 +137,14 @@ class Source(abc.ABC):
 
 
 def window_rows(num_windows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what each window is of, and which one of it.
+    """Returns the example of each window, and the window's number in it.
 
     Args:
         num_windows: int `[N]`: how many windows every example has.
 
     Returns:
-        Two int32 arrays: of every window the number of its example, and its
-        own number there.
+        Two int32 arrays: for every window, the number of its example, and its
+        own number within that example.
     """
     examples = np.repeat(np.arange(len(num_windows)), num_windows)
     first = np.cumsum(num_windows) - num_windows
@@ -155,12 +155,12 @@ def window_rows(num_windows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def count_pieces(
     texts: Sequence[str], tokenizer: Tokenizer, batch_size: int
 ) -> np.ndarray:
-    """Returns the pieces of every text, int32 `[N]`.
+    """Returns the number of pieces of every text, int32 `[N]`.
 
     Args:
         texts: N strings.
         tokenizer: The tokenizer.
-        batch_size: Texts tokenized together.
+        batch_size: How many texts are tokenized at a time.
     """
     num_batches = math.ceil(len(texts) / batch_size)
     batches = tf.data.Dataset.from_tensor_slices(tf.constant(texts))
@@ -175,7 +175,7 @@ def count_pieces(
 
 @functools.lru_cache(maxsize=4)
 def _piece_counter(tokenizer):
-    """Returns what counts the pieces of texts, traced once for all sets."""
+    """Returns a counter of the pieces of texts, traced once for all sets."""
     return tf.function(
         lambda texts: tokenizer.tokenize(texts).merge_dims(1, 2).row_lengths(),
         autograph=False,

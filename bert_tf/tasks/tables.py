@@ -1,4 +1,4 @@
-"""Tables in Markdown for a report: what several tasks show of their answers."""
+"""Markdown tables that the reports of several tasks share."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-# Characters of a text.
+# Characters of a text; longer ones are cut.
 _MAX_TEXT = 400
 _NUM_WORST = 20
-# More classes than a table has columns for that can be read; of thousands the
-# matrix would take minutes and fill the memory.
+# The most classes whose matrix is readable. With thousands, it would take
+# minutes and fill the memory.
 _MAX_MATRIX = 100
 _NUM_CONFUSIONS = 50
 
 
 class Markdown(str):
-    """The text of a cell that is Markdown already, e.g. of `quote`."""
+    """The text of a cell that is already Markdown, e.g. from `quote`."""
 
 
 def table(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
@@ -32,7 +32,8 @@ def quote(text: str) -> str:
     """Returns Markdown that shows a text as it is, a long one cut."""
     if len(text) > _MAX_TEXT:
         text = text[: _MAX_TEXT - 1] + "…"
-    # Backslash first; & and $ too: else &lt; is shown as <, $x$ as a formula.
+    # Backslash first. & and $ too: otherwise &lt; is shown as <, and $x$ as a
+    # formula.
     for character in "\\`*_<>[]|~&$":
         text = text.replace(character, f"\\{character}")
     return text
@@ -42,7 +43,7 @@ def worst(badness: ArrayLike, is_wrong: ArrayLike) -> np.ndarray:
     """Returns the indices of the worst errors, the worst one first.
 
     Args:
-        badness: float `[N]`, of every example.
+        badness: float `[N]`, for every example.
         is_wrong: bool `[N]`: which of them are errors.
     """
     order = np.argsort(-np.asarray(badness), kind="stable")
@@ -50,17 +51,17 @@ def worst(badness: ArrayLike, is_wrong: ArrayLike) -> np.ndarray:
 
 
 def errors_table(header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> str:
-    """Returns the table of errors, or that there are none."""
+    """Returns the table of errors, or a sentence if there are none."""
     return table(header, rows) if rows else "None: every answer is right."
 
 
 def confusions(
     names: Sequence[Any], predictions: ArrayLike, labels: ArrayLike
 ) -> str:
-    """Returns the confusion matrix, of many classes the commonest confusions.
+    """Returns the confusion matrix or, for many classes, the top confusions.
 
     Args:
-        names: Of the classes, K.
+        names: Names of the K classes.
         predictions: int `[N]`.
         labels: int `[N]`.
     """

@@ -1,4 +1,4 @@
-"""What a model is tuned to: the base of all families of tasks.
+"""The base class of all families of fine-tuning tasks.
 
 Programs, `keras.Model.fit`, the training loop and the exporter all work from
 one `Task`; a fine-tuned model's folder holds it as task.json.
@@ -30,47 +30,47 @@ from bert_tf.tasks.source import Source
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.text.preprocessor import Preprocessor
 
-# Metadata of a field that is of the training alone, and not in task.json.
+# Metadata of a field that is not in task.json.
 NOT_STORED = {"is_stored": False}
-# Of one that is there only where it is not the default.
+# Metadata of a field that is in task.json only if it is not the default.
 STORED_IF_SET = {"is_stored_if_set": True}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task(abc.ABC):
-    """What a model is tuned to. A family of tasks is a frozen dataclass of it.
+    """What a model is fine-tuned for; each family of tasks is a subclass.
 
-    Its fields are what task.json holds, but for those with `NOT_STORED`, and
-    those with `STORED_IF_SET` at their defaults. They are checked when a task
-    is made: `ValueError` names the field.
+    A subclass is a frozen dataclass. task.json holds its fields, except those
+    with `NOT_STORED` and those with `STORED_IF_SET` that have their default.
+    The constructor checks the fields; its `ValueError` names the field.
 
     Attributes:
         family: A string, the same for all tasks of the class.
-        labels: Names of the classes by id; none where the labels are no
+        labels: Names of the classes by id; empty where the labels are not
             classes.
         main_metric: The name, in the results of an evaluation, of the score
             that tells the better of two models.
-        label_rank: How many axes a batch's labels have: of each output, if
-            there are several.
+        label_rank: Number of axes of a batch's labels, or of the labels of
+            each output if there are several.
         outputs: Names of the model's outputs, if there are several: the
             labels are then a dictionary with the same names.
-        accuracy: What the loop calls the share of elements whose label has
+        accuracy: The loop's name for the share of elements whose label has
             the largest logit; None to leave it out.
-        fit_metrics: What `keras.Model.fit` logs beside the loss, new ones, or
-            None; to be asked for in the scope of the strategy.
-        problem_type: What config.json calls it where the number of outputs
-            does not tell that; see `checkpoints.save`.
-        report_scores: Which of the results a report shows, where its sections
-            tell of the others; None for all.
+        fit_metrics: New metrics that `keras.Model.fit` logs besides the loss,
+            or None; read it in the strategy's scope.
+        problem_type: The `problem_type` of config.json, where the number of
+            outputs does not imply it; see `checkpoints.save`.
+        report_scores: The results that a report lists, where its sections
+            cover the others; None for all.
         source: The class of the sources of its examples.
         is_teachable: Whether a student can learn it from a teacher.
-        temperature: What logits are divided by where they become
-            probabilities; see `calibration`.
-        has_temperature: Whether it may be another than 1.
+        temperature: Divisor of the logits before they become probabilities;
+            see `calibration`.
+        has_temperature: Whether `temperature` may differ from 1.
     """
 
     family: ClassVar[str]
-    # In some families it is a field.
+    # Some families make these fields.
     labels = tuple[str, ...]()
     temperature = 1.0
     label_rank: ClassVar[int] = 1
@@ -99,13 +99,13 @@ class Task(abc.ABC):
     def fit_metrics(self) -> list[keras.metrics.Metric] | None:
         if self.accuracy != "accuracy":
             return None
-        # Of a name Keras makes the metric while it traces the step, which
-        # TensorFlow therefore traces once more.
+        # Given only a name, Keras would create the metric while it traces the
+        # step, and TensorFlow would then trace the step again.
         return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
     @property
     def title(self) -> str:
-        """What logs and reports call the task."""
+        """The task's name in logs and reports."""
         return self.family
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,8 +126,8 @@ class Task(abc.ABC):
         """Reads what `to_dict` returns.
 
         Raises:
-            ValueError: If it is of another family, a key is missing or
-                unknown, or a value is out of its range.
+            ValueError: If the family is another, a key is missing or unknown,
+                or a value is out of its range.
         """
         _check_stored(values, cls.family, cls._stored_fields())
         return cls(
@@ -148,7 +148,7 @@ class Task(abc.ABC):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes the task of `get_config`, whose tuples may be lists."""
+        """Makes the task from `get_config`; tuples may have become lists."""
         return cls(
             **{
                 name: tuple(value) if isinstance(value, list) else value
@@ -172,12 +172,12 @@ class Task(abc.ABC):
         return dataclasses.replace(self, **fields)
 
     def uncalibrated(self) -> Self:
-        """Returns the task without what a set chose for other weights."""
+        """Returns the task without values fitted to a model's weights."""
         return self.with_temperature(1.0)
 
     def at_temperature(self, logits: Tensor) -> Tensor:
         """Returns the logits of the calibrated probabilities."""
-        # Of 1 none: graphs have no operation more.
+        # At 1 the graph gets no extra operation.
         return logits if self.temperature == 1 else logits / self.temperature
 
     @abc.abstractmethod
@@ -192,22 +192,21 @@ class Task(abc.ABC):
     def sentence_vectors(
         self, model: keras.Model
     ) -> sentence_folder.SentenceVectors | None:
-        """Returns how a text's vector is made, of a model of sentences.
+        """Returns how a sentence model makes a text's vector, otherwise None.
 
-        Its folder is then one of sentence-transformers.
+        The model's folder is then one that sentence-transformers reads.
 
         Args:
-            model: Of `make_model`, or what `load` makes of such a folder.
+            model: From `make_model`, or from `load` of such a folder.
         """
         del model
         return None
 
     def as_started(self, folder: str) -> Self:
-        """Returns the task with unset fields as the checkpoint tells them.
+        """Returns the task with its unset fields filled in from a checkpoint.
 
         Args:
-            folder: The checkpoint that a model is tuned from, or that is
-                evaluated, in `tuning.run`.
+            folder: The checkpoint that `tuning.run` starts from or evaluates.
         """
         del folder
         return self
@@ -215,41 +214,42 @@ class Task(abc.ABC):
     def load_elsewhere(
         self, model: keras.Model, folder: str, may_be_new: bool
     ) -> None:
-        """Fills what a model's `weights_elsewhere` has from other files.
+        """Loads a model's `weights_elsewhere`, which have files of their own.
 
         Args:
-            model: Of `make_model`.
-            folder: The checkpoint, which the other weights were read from.
-            may_be_new: Whether it need not have them: they stay as made.
+            model: From `make_model`.
+            folder: The checkpoint that the other weights were loaded from.
+            may_be_new: Whether they may be missing; they then keep their
+                initial values.
 
         Raises:
-            ValueError: If it lacks them, and they may not be new.
+            ValueError: If they are missing, and `may_be_new` is false.
         """
         del model, folder, may_be_new
 
     def check_training(
         self, source: Any, config: Any, num_replicas: int, is_compiled: bool
     ) -> None:
-        """Checks that a training can be as it is asked for.
+        """Checks that the task can be trained as configured.
 
         Args:
-            source: Of the training examples.
+            source: The source of the training examples.
             config: The `tuning.config.FineTuningConfig`.
-            num_replicas: On how many devices it runs.
+            num_replicas: The number of devices.
             is_compiled: Whether the step is compiled with XLA.
 
         Raises:
-            ValueError: If not; it names the flags.
+            ValueError: If it cannot; the message names the flags.
         """
         del source, config, num_replicas, is_compiled
 
     def takes_head_of(self, values: dict[str, Any]) -> bool:
-        """Returns whether a head tuned to another task is one for this.
+        """Returns whether a head tuned to another task fits this one.
 
-        Its classes are the same, in any order.
+        It does if its classes are the same, in any order.
 
         Args:
-            values: What its task.json holds.
+            values: The content of the other task's task.json.
         """
         labels = values.get("labels", [])
         return (
@@ -259,9 +259,9 @@ class Task(abc.ABC):
         )
 
     def takes_head_of_checkpoint(self, checkpoint: Checkpoint) -> bool:
-        """Returns whether a classifier without a task is known to be of this.
+        """Returns whether a classifier without task.json fits this task.
 
-        It has no classes whose names would tell.
+        Called if the checkpoint has no names of classes that would tell.
 
         Args:
             checkpoint: What `reader.open_checkpoint` yielded.
@@ -271,11 +271,10 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Returns the loss of every element, in keras.ops alone.
+        """Returns the loss of every element, using only keras.ops.
 
-        An element may be compared with all of the batch. Of a model with
-        several `outputs` it is called with one after the other: their losses
-        are added.
+        An element's loss may depend on the whole batch. For a model with
+        several `outputs` it is called once for each, and the losses are added.
 
         Args:
             logits: The model's output, float32 `[B, ...]`.
@@ -292,44 +291,44 @@ class Task(abc.ABC):
         weights, both over all replicas.
 
         Args:
-            labels: As of `losses`.
+            labels: See `losses`.
         """
         return ops.ones(ops.shape(labels)[:1], "float32")
 
     def soft_losses(
         self, logits: Tensor, teacher_logits: Tensor, temperature: float
     ) -> Tensor:
-        """Returns how far every element is from a teacher's, float32.
+        """Returns how far every element is from the teacher's, float32.
 
-        Where the logits are those of one out of several it is the divergence
-        of their softmax.
+        The default is for logits of one choice out of several classes: the
+        divergence of the softmax distributions.
 
         Args:
-            logits, teacher_logits: float32, each as of `losses`.
-            temperature: As of `distillation.soft_targets`.
+            logits, teacher_logits: See `losses`.
+            temperature: See `distillation.soft_targets`.
 
         Returns:
-            Of the shape of `weights`, as `losses` does.
+            float32, of the shape of `weights`.
         """
         return distillation.soft_targets(logits, teacher_logits, temperature)
 
     def compared_logits(self, logits: Tensor, batch: features.Batch) -> Tensor:
-        """Returns a student's or a teacher's logits as `soft_losses` has them.
+        """Returns a student's or teacher's logits as `soft_losses` takes them.
 
-        Where they are of places of a row, no padding has a part in them.
+        Where logits range over the positions of a row, padding is masked out.
 
         Args:
-            logits: As of `losses`.
-            batch: The batch that they are of.
+            logits: See `losses`.
+            batch: The batch that the logits belong to.
         """
         del batch
         return logits
 
     def objective(self) -> Objective:
-        """Returns the loss for `training.loop`, and the accuracy.
+        """Returns the loss and the accuracy for `training.loop`.
 
         A batch has the model inputs, `labels`, and optionally
-        `example_weights` float32 `[B]`, 0 for examples that only fill it.
+        `example_weights` float32 `[B]`, 0 for examples that only fill it up.
         """
 
         def losses(outputs, batch):
@@ -343,7 +342,7 @@ class Task(abc.ABC):
         )
 
     def element_weights(self, batch: features.Batch) -> Tensor:
-        """Returns what every element of a batch of `objective` weighs."""
+        """Returns the weight of every element of a batch; see `objective`."""
         weights = self.weights(keras.tree.flatten(batch[features.LABELS])[0])
         rest = [1] * (len(weights.shape) - 1)
         return weights * ops.reshape(
@@ -353,7 +352,8 @@ class Task(abc.ABC):
     def loss(self) -> "TaskLoss | dict[str, TaskLoss]":
         """Returns the same loss for `keras.Model.compile`.
 
-        It is a Keras loss or, of a model with several `outputs`, one for each.
+        It is a Keras loss or, for a model with several `outputs`, a
+        dictionary with one for each.
         """
         loss = TaskLoss(self)
         return dict.fromkeys(self.outputs, loss) if self.outputs else loss
@@ -373,7 +373,7 @@ class Task(abc.ABC):
         """Returns the scores of a whole evaluation set, {name: float}.
 
         Args:
-            logits, labels: As of `results`.
+            logits, labels: See `results`.
         """
         del logits, labels
         return {}
@@ -388,9 +388,9 @@ class Task(abc.ABC):
             labels: `[N]`, an array.
 
         Returns:
-            {name: float}: `eval_loss`, the mean over the examples; the scores
-            as `eval_f1` and so on; and of a task with an `accuracy`
-            `eval_accuracy` in any case, as google-research/bert has it.
+            {name: float}: `eval_loss`, the mean over the examples; the scores,
+            as `eval_f1` and so on; and, if the task has an `accuracy`, always
+            `eval_accuracy`, as in google-research/bert.
         """
         losses = ops.convert_to_numpy(self.example_losses(logits, labels))
         results = {"eval_loss": float(np.mean(losses, dtype=np.float64))}
@@ -411,7 +411,8 @@ class Task(abc.ABC):
             label_column: Name of the labels' column in a table.
 
         Raises:
-            ValueError: If the data are not of such a form; it names the place.
+            ValueError: If the data have none of these forms; the message
+                names the place.
         """
 
     def make_sources(
@@ -425,7 +426,7 @@ class Task(abc.ABC):
         Args:
             examples: {split: what was read}.
             preprocessor: The `Preprocessor`.
-            **options: As of `Source`.
+            **options: See `Source`.
         """
         arguments = self.source_arguments(preprocessor) | options
         return {
@@ -434,7 +435,7 @@ class Task(abc.ABC):
         }
 
     def source_arguments(self, preprocessor: Preprocessor) -> dict[str, Any]:
-        """Returns what `source` takes, of all sets, beside the options."""
+        """Returns the arguments of `source`, besides the options."""
         return {"preprocessor": preprocessor}
 
     def prediction_model(
@@ -442,21 +443,21 @@ class Task(abc.ABC):
     ) -> Callable[..., Tensor]:
         """Returns the model, or a function of it, that answers come from.
 
-        Its output has one shape for all batches, whatever their length.
+        Its output has the same shape for all batches, whatever their length.
 
         Args:
-            model: Of `make_model`.
-            max_seq_length: Of the longest batch.
+            model: From `make_model`.
+            max_seq_length: The length of the longest batch.
         """
         del max_seq_length
         return model
 
     def answers(self, source: Any, logits: np.ndarray) -> Any:
-        """Returns the answers to all examples, in whatever form.
+        """Returns the answers to all examples, in a form of the family's own.
 
         Args:
-            source: Of `make_sources`.
-            logits: Of `prediction_model`, for every row of the source.
+            source: From `make_sources`.
+            logits: From `prediction_model`, for every row of the source.
         """
         del source
         return logits
@@ -467,18 +468,18 @@ class Task(abc.ABC):
         """Returns the results of a labelled source, {name: float}.
 
         Args:
-            source, logits: As of `answers`.
-            answers: What that returned.
+            source, logits: See `answers`.
+            answers: From `answers`.
         """
         del answers
         return self.results(logits, source.examples.labels)
 
     def calibrate(self, examples: Any, answers: Any) -> Self:
-        """Returns the task with what is chosen on the development set.
+        """Returns the task with fields chosen on the development set.
 
         Args:
-            examples: Those of the development set.
-            answers: Of `answers`.
+            examples: The development set's examples.
+            answers: From `answers`.
         """
         del examples, answers
         return self
@@ -488,10 +489,12 @@ class Task(abc.ABC):
         return source.num_examples
 
     def training_settings(self, compares_epochs: bool) -> dict[str, Any]:
-        """Returns what a resumed training must repeat beside task.json.
+        """Returns the settings that a resumed training must repeat.
+
+        Those in task.json are not among them.
 
         Args:
-            compares_epochs: Whether the scores of epochs decide of anything.
+            compares_epochs: Whether epochs are compared by their scores.
 
         Returns:
             {name of a flag: JSON-able value}.
@@ -506,9 +509,9 @@ class Task(abc.ABC):
         """Returns a report's sections, a list of (heading, Markdown).
 
         Args:
-            examples: Those of the development set.
-            answers: Of `answers`.
-            results: Of `evaluate`.
+            examples: The development set's examples.
+            answers: From `answers`.
+            results: From `evaluate`.
         """
 
     @abc.abstractmethod
@@ -518,12 +521,12 @@ class Task(abc.ABC):
         """Writes the answers to a set of examples, whole or not at all.
 
         Returns:
-            How many they are, and where: a line for people.
+            A line for the user: how many answers were written, and where.
         """
 
 
 def check_label_column(label_column: str, name: str) -> None:
-    """Checks `label_column` where a family's files have one name for it.
+    """Checks `label_column` where a family's files fix its name.
 
     Raises:
         ValueError: If it is not that name.
@@ -536,15 +539,15 @@ def check_label_column(label_column: str, name: str) -> None:
 
 
 def check_names(task: Any) -> None:
-    """Checks a task of texts: its name, and its lists of names.
+    """Checks the name of a task of texts, and its lists of names.
 
     Args:
         task: Has `name`, `text_features`, `labels` and `metrics`. Lists, as
-            JSON has them, are made tuples.
+            in JSON, become tuples.
 
     Raises:
-        ValueError: If one is no name, or no list of different ones; or there
-            are not one or two texts.
+        ValueError: If the name is not a name, a list does not hold different
+            names, or there are not one or two texts.
     """
     for field in ("text_features", "labels", "metrics"):
         values = getattr(task, field)
@@ -563,7 +566,7 @@ def check_names(task: Any) -> None:
         object.__setattr__(task, field, tuple(values))
     if not isinstance(task.name, str) or not task.name:
         raise ValueError(
-            "`name` must be a name. "
+            "`name` must be a non-empty string. "
             f"Received: name={files.shortened(task.name)}."
         )
     if len(task.text_features) not in (1, 2):
@@ -575,22 +578,22 @@ def check_names(task: Any) -> None:
 
 
 def _check_stored(values, family, fields):
-    """Checks what task.json holds, before a task is made of it.
+    """Checks the content of task.json before a task is made from it.
 
     Args:
-        values: Its content.
-        family: What `family` must be in it.
-        fields: Those of all other values.
+        values: The content.
+        family: The family that it must have.
+        fields: The dataclass fields of its other keys.
 
     Raises:
-        ValueError: If a key is missing or unknown, or the family another.
+        ValueError: If the family is another, or a key is missing or unknown.
     """
     optional = {
         field.name for field in fields if field.metadata.get("is_stored_if_set")
     }
     keys = [field.name for field in fields if field.name not in optional]
     keys = ["family", *keys]
-    # First: another family's keys are others.
+    # First, since another family has other keys.
     if isinstance(values, dict) and values.get("family", family) != family:
         raise ValueError(
             f"`family` must be {family!r}. "
@@ -612,25 +615,25 @@ def _check_stored(values, family, fields):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class TaskLoss(keras.losses.Loss):
-    """A task's loss as Keras takes it: the same steps as of its objective.
+    """A task's loss for Keras: steps are the same as with its objective.
 
-    Sample weights multiply the elements' losses, and do not count in what
-    these are divided by, as everywhere in Keras.
+    Sample weights multiply the elements' losses but, as everywhere in Keras,
+    do not count in the divisor.
 
     Args:
-        task: The `Task`. A file of a compiled model holds it; one of a class
-            of your own is loaded where its module is imported.
-        **kwargs: Of `keras.losses.Loss`.
+        task: The `Task`. The file of a compiled model holds it. To load one
+            with a task class of your own, import the class first.
+        **kwargs: Passed to `keras.losses.Loss`.
     """
 
     def __init__(self, task: Task, **kwargs: Any) -> None:
-        # Not in Keras's `floatx`: weights and losses are float32.
+        # Whatever Keras's `floatx` is, weights and losses are float32.
         super().__init__(**{"name": task.family, "dtype": "float32"} | kwargs)
         self.task = task
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         if sample_weight is not None:
-            # An example's weight is that of all its elements.
+            # All elements of an example get the example's weight.
             sample_weight = ops.convert_to_tensor(sample_weight)
             missing = self.task.label_rank - len(sample_weight.shape)
             for _ in range(missing):
@@ -638,7 +641,7 @@ class TaskLoss(keras.losses.Loss):
         return super().__call__(y_true, y_pred, sample_weight)
 
     def call(self, y_true, y_pred):
-        # Labels may have an axis of 1 more, which would broadcast.
+        # Labels may have an extra axis of size 1, which would broadcast.
         shape = ops.shape(y_pred)[: self.task.label_rank]
         y_true = ops.reshape(y_true, shape)
         weights = self.task.weights(y_true)
@@ -648,8 +651,8 @@ class TaskLoss(keras.losses.Loss):
         if context is not None and context.num_replicas_in_sync > 1:
             weight = context.all_reduce("sum", weight)
             num_elements *= context.num_replicas_in_sync
-        # Keras divides the sum by the elements of a replica and by the number
-        # of replicas, as if there were as many here as there.
+        # Keras divides the sum by this replica's number of elements and by the
+        # number of replicas, as if all replicas had equally many elements.
         weights *= ops.divide_no_nan(num_elements, weight)
         return weights * self.task.losses(y_pred, y_true)
 

@@ -1,4 +1,4 @@
-"""A task's models, and what the folders of tuned models tell of their task."""
+"""Makes a task's models, and reads the task of a tuned model's folder."""
 
 from typing import Any
 from typing import TypeVar
@@ -25,11 +25,11 @@ AnyTask = TypeVar("AnyTask", bound=Task)
 def new_model(
     start: StartingPoint, task: Task, dtype: Any = None
 ) -> keras.Model:
-    """Makes a model to be tuned.
+    """Makes a model to be fine-tuned.
 
-    It has the checkpoint's head where that was tuned to such a task, of the
-    same classes; these are put in the task's order. If not the head is newly
-    made, and the log says why.
+    It keeps the checkpoint's head if that was tuned to such a task with the
+    same classes; its outputs are put in the task's order. Otherwise the head
+    is new, and the log says why.
 
     Args:
         start: A `StartingPoint`.
@@ -58,21 +58,21 @@ def new_model(
     if reason:
         logging.info("%s: starting with a new head: %s.", checkpoint, reason)
     else:
-        logging.info("%s: starting with its own head.", checkpoint)
+        logging.info("%s: starting with the checkpoint's head.", checkpoint)
         _put_in_order(model, output_order(checkpoint, task))
     return model
 
 
 def _why_no_head(checkpoint, task, model, heads):
-    """Returns why a checkpoint's head is none for a task, None if it is."""
+    """Returns why a checkpoint's head does not fit a task, None if it does."""
     if checkpoint.config is None or not heads <= {*checkpoint.found_parts}:
-        return "it has none for such a task"
+        return "the checkpoint has none for such a task"
     if checkpoint.architecture is None and heads & {*parts.OF_ONE_NAME}:
-        return "nothing tells what its own is for"
+        return "nothing says what the checkpoint's head is for"
     stored = model_folder.read_task(checkpoint.path)
     if stored is not None:
         if not task.takes_head_of(stored):
-            return "its own was tuned to another task"
+            return "the checkpoint's head was tuned to another task"
     elif parts.CLASSIFIER in heads:
         is_multi_label, is_wanted = (
             problem_type == config_json.MULTI_LABEL
@@ -82,22 +82,22 @@ def _why_no_head(checkpoint, task, model, heads):
             )
         )
         if is_multi_label != is_wanted:
-            return "its own is for another kind of classification"
+            return "the checkpoint's head is for another kind of classification"
         names = config_json.label_names(
             checkpoint.config_values, checkpoint.path
         )
         is_named = task.labels and class_names.are_names(names or ())
         if not is_named and not task.takes_head_of_checkpoint(checkpoint):
-            return "nothing tells what the outputs of its own mean"
+            return "nothing says what the outputs of its head mean"
     num_labels = getattr(model, "num_labels", None)
     if num_labels not in (None, checkpoint.num_labels):
-        return "its own has another number of classes"
+        return "the checkpoint's head has another number of classes"
     try:
         order = output_order(checkpoint.path, task)
     except ValueError:
-        return "its own is of other classes"
+        return "the checkpoint's head has other classes"
     if task.labels and order is None:
-        return "nothing names the classes of its own"
+        return "nothing names the classes of its head"
     return None
 
 
@@ -106,15 +106,15 @@ def tuned_model(
 ) -> keras.Model:
     """Makes a model with all of the checkpoint's weights, head included.
 
-    Its outputs are in the order of the task's labels: those of a folder that
-    names its classes in another order are put in this one. Where it does not
-    name them they are taken to be in it, with a warning.
+    Its outputs are put in the order of the task's labels. If the folder does
+    not name its classes, they are assumed to have this order already, with a
+    warning.
 
     Args:
-        start, task, dtype: As of `new_model`; there must be a checkpoint.
+        start, task, dtype: See `new_model`; there must be a checkpoint.
 
     Raises:
-        ValueError: If the checkpoint has no such head, or it is one of other
+        ValueError: If the checkpoint has no such head, or its head has other
             classes.
     """
     assert start.init_checkpoint is not None
@@ -136,7 +136,7 @@ def tuned_model(
     names = ", ".join(task.labels)
     if order is None and task.labels:
         logging.warning(
-            "%s: does not name its classes; they are taken to be, in this "
+            "%s: does not name its classes; they are assumed to be, in this "
             "order, %s.",
             checkpoint,
             names,
@@ -159,19 +159,18 @@ def _put_in_order(model, order):
 
 
 def output_order(folder: str, task: Task) -> tuple[int, ...] | None:
-    """Finds the outputs of a tuned model that are a task's classes.
+    """Finds a tuned model's output for each of a task's classes.
 
-    The classes' names are those of task.json, and where there is none those
-    of config.json.
+    The names of its classes are in task.json or, without one, in config.json.
 
     Args:
         folder: A model folder.
         task: The task.
 
     Returns:
-        A tuple of ints: of each of the task's labels the number of the
-        model's output. None of a task without labels, and where the folder
-        does not name its classes.
+        A tuple of ints: for each of the task's labels, the number of the
+        model's output. None if the task has no labels or the folder does not
+        name its classes.
 
     Raises:
         ValueError: If the folder names other classes.
@@ -200,10 +199,10 @@ def stored_task(folder: str, task_class: type[AnyTask]) -> AnyTask | None:
 
     Args:
         folder: A model folder.
-        task_class: The class of tasks that it must be of.
+        task_class: The class that the task must have.
 
     Returns:
-        A `task_class`; None where there is no task.json, as in folders that
+        A `task_class`; None if there is no task.json, as in folders that
         transformers wrote.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Batches of single texts or pairs: raw strings, made to model inputs."""
+"""Batches of single texts or pairs: strings, turned into model inputs."""
 
 import dataclasses
 import functools
@@ -46,7 +46,7 @@ class TextSource(Source):
 
 
 def labels_of(examples: Any) -> dict[str, np.ndarray]:
-    """Returns the examples' labels as an array of a source, if there are."""
+    """Returns the examples' labels, if any, as an array of a source."""
     if examples.labels is None:
         return {}
     return {features.LABELS: examples.labels}

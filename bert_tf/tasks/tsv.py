@@ -1,10 +1,10 @@
 """Reads texts and labels from TSV files, and from CSV files.
 
-What a file is its name tells. In a .csv commas separate the fields, and those
-in quotation marks may hold commas, line ends and, doubled, quotation marks
-(RFC 4180). In any other, tabs do, and fields are never quoted: a quotation mark
-is a character like any other, as GLUE's files have them; a line ends at LF or
-CR LF.
+The name of a file tells its format. In a .csv file commas separate the fields;
+fields in quotation marks may hold commas, line ends and doubled quotation marks
+(RFC 4180). In any other file tabs separate the fields, which are never quoted:
+a quotation mark is a character like any other, as in GLUE's files. Lines end at
+LF or CR LF.
 """
 
 import csv
@@ -46,16 +46,17 @@ class TsvFile:
 
     Args:
         name: The file's name within the data folder.
-        other_name: What it is called elsewhere, if anything: read if the one
-            of `name` is not there.
-        text_columns: Of each text feature its column's number, from 0, or
-            its name in the header.
-        label_column: Likewise; None in a file without labels.
+        other_name: Another name of the file, if any; read if there is no file
+            called `name`.
+        text_columns: For each text feature, its column's number, from 0, or
+            its column's name in the header.
+        label_column: Likewise, for the labels; None in a file without labels.
         num_columns: How many columns a file without a header has. None if the
             first line is a header.
-        skip_bad_rows: Whether rows of another number of columns are left out,
-            with a warning, instead of being an error.
-        only: A column and its value in the rows that are read; None for all.
+        skip_bad_rows: Whether rows with another number of columns are left
+            out, with a warning, instead of being an error.
+        only: A column and a value: only rows with that value are read. None
+            for all rows.
     """
 
     name: str
@@ -73,17 +74,16 @@ def read_tsv(
     names: Sequence[str] = (),
     synonyms: Sequence[str] = (),
 ) -> Examples:
-    """Reads a file's texts and, where it has a column of them, its labels.
+    """Reads a file's texts and, if it has a column of labels, its labels.
 
-    Blanks around the name of a class are left out, with a warning; but not of
-    one that the task has with its blanks. A class may also be called by its
-    synonym.
+    Blanks around the name of a class are stripped, with a warning, unless the
+    task's own name has these blanks. A synonym may stand for a class.
 
     Args:
         path: The file.
-        tsv_file: Where it has them.
-        names: Names of the classes by class id; none for scores.
-        synonyms: What the file may also call them, by class id.
+        tsv_file: Where the file has its texts and labels.
+        names: Names of the classes by class id; empty for scores.
+        synonyms: Other names that the file may use, by class id.
 
     Raises:
         ValueError: If the file is missing, not UTF-8 or without examples, or
@@ -111,12 +111,12 @@ def read_tsv(
 
 
 def find_labels(path: files.AnyPath, tsv_file: TsvFile) -> tuple[str, ...]:
-    """Returns the distinct labels of a file, sorted, blanks around them off.
+    """Returns the distinct labels of a file, stripped of blanks and sorted.
 
-    Nothing is logged of the file: `read_tsv` does.
+    Nothing is logged about the file; `read_tsv` does that.
 
     Raises:
-        ValueError: As `read_tsv` does, and if there are fewer than two.
+        ValueError: As in `read_tsv`, or if there are fewer than two labels.
     """
     labels = set()
     for line, _, label in rows(path, tsv_file, is_logged=False):
@@ -140,10 +140,11 @@ def is_csv(path: files.AnyPath) -> bool:
 def csv_rows(path: files.AnyPath) -> Iterator[tuple[int, list[str]]]:
     """Yields (number of its first line, fields) of every row of a CSV.
 
-    Blank lines at the file's end are no rows; elsewhere they have no fields.
+    Blank lines at the file's end are ignored; elsewhere they are rows without
+    fields.
 
     Raises:
-        ValueError: If the file is missing, not UTF-8, or no CSV; the message
+        ValueError: If the file is missing, not UTF-8 or not a CSV; the message
             names file and line.
     """
     text = files.read_text(path).removeprefix("\ufeff")
@@ -162,7 +163,7 @@ def csv_rows(path: files.AnyPath) -> Iterator[tuple[int, list[str]]]:
 
 def _next_row(path, reader, most_characters):
     """Returns the next row's fields, or None."""
-    # The limit is one for the whole program: that of others stays.
+    # The limit holds for the whole program, so it is put back.
     limit = csv.field_size_limit()
     csv.field_size_limit(max(limit, most_characters))
     try:
@@ -175,8 +176,8 @@ def _next_row(path, reader, most_characters):
 
 def _tsv_rows(path):
     """Yields (line number, fields)."""
-    lines = files.read_text(path).removeprefix("\ufeff").split("\n")
     # Not splitlines(): a sentence may hold U+2028 or a form feed.
+    lines = files.read_text(path).removeprefix("\ufeff").split("\n")
     if not lines[-1].removesuffix("\r"):
         lines.pop()
     for line, text in enumerate(lines, start=1):
@@ -197,7 +198,7 @@ def header(path: files.AnyPath) -> list[str]:
 
 
 def full_lines(path: files.AnyPath) -> Iterator[tuple[int, str]]:
-    """Yields (number, line) of the lines of a file that are not empty."""
+    """Yields (number, line) of every line of a file that is not empty."""
     lines = files.read_text(path).removeprefix("\ufeff").split("\n")
     for number, line in enumerate(lines, start=1):
         line = line.removesuffix("\r")
@@ -212,8 +213,8 @@ def rows(
 
     Args:
         path: The file.
-        tsv_file: Where it has them.
-        is_logged: Whether what is odd about the file is logged.
+        tsv_file: Where the file has its texts and labels.
+        is_logged: Whether to log what is odd about the file.
     """
     has_quoting = is_csv(path)
     lines = csv_rows(path) if has_quoting else _tsv_rows(path)
@@ -275,7 +276,7 @@ def rows(
     if num_quoted and is_logged:
         logging.info(
             "%s: %d of the rows %s fields in quotation marks, which are part "
-            "of the text: only a file called .csv has quoting.",
+            "of the text: only .csv files have quoting.",
             path,
             num_quoted,
             "has" if num_quoted == 1 else "have",
@@ -283,7 +284,7 @@ def rows(
 
 
 def _is_quoted(field):
-    """Returns whether a field is one that a CSV has in quotation marks."""
+    """Returns whether a field is quoted as in a CSV."""
     return (
         len(field) > 1
         and field[0] == field[-1] == '"'
@@ -292,12 +293,12 @@ def _is_quoted(field):
 
 
 def column_index(where: str, names: Sequence[str], name: str) -> int:
-    """Returns the place of a column among the names of all.
+    """Returns the position of a column among the names of all columns.
 
     Args:
-        where: What the message begins with: who must have it.
-        names: The list of all.
-        name: The column's.
+        where: The beginning of the message: what must have the column.
+        names: The list of all names.
+        name: The column's name.
 
     Raises:
         ValueError: If there is no such column, or more than one.
@@ -327,16 +328,17 @@ def parse_label(
     label_ids: Mapping[str, int],
     synonyms: Sequence[str] = (),
 ) -> float:
-    """Returns the id of a class, or without ids the score that is the label.
+    """Returns the id of a class or, without `label_ids`, the label's score.
 
     Args:
-        where: What messages begin with.
+        where: The beginning of messages.
         label: The label's text.
         label_ids: {name of a class: its id}, by id; empty for scores.
-        synonyms: What else the classes may be called, by id.
+        synonyms: Other names of the classes, by id.
 
     Raises:
-        ValueError: If it is no class, or no number that float32 holds.
+        ValueError: If the label is not a class, or not a number that float32
+            holds.
     """
     if label_ids:
         if label not in label_ids:
@@ -349,7 +351,7 @@ def parse_label(
             )
         return label_ids[label]
     try:
-        # Python's own numbers may have underscores.
+        # float() would accept underscores.
         score = math.nan if "_" in label else float(label)
     except ValueError:
         score = math.nan

@@ -122,14 +122,14 @@ def test_bins_are_without_their_lower_ends():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("few", "it has 49 examples, and fewer than 50"),
+        ("few", "it has 49 examples, and at least 50 are needed"),
         ("one_class", "all of its labels are the same"),
         ("right", "its answers are right, .* is below 0.05"),
         # Many are wrong, of a model that has hardly been trained.
         ("unsure", "right far more often than their probabilities say"),
         ("wrong", "no better than chance: .* is above 20"),
         ("flat", "no better than chance: .* is above 20"),
-        ("nan", "some of its answers are no numbers"),
+        ("nan", "some of its logits are not finite"),
     ],
 )
 @pytest.mark.parametrize("is_binary", [False, True])

@@ -180,7 +180,7 @@ def test_choices_begin_with_their_question():
         (CHOICE, "label", 2, "row 2: the label must be .* 0 to 1. Received: 2"),
         (CHOICE, "label", None, "row 2: the label must be .* Received: None"),
         (SQUAD, "id", 7, "row 2: `id` must be a string"),
-        (SQUAD, "id", "0", "the data: row 2.id must be there once"),
+        (SQUAD, "id", "0", "the data: row 2.id must be unique"),
         (SQUAD, "context", ["a"], "row 2: `context` must be a string"),
         (SQUAD, "question", float("nan"), "row 2: `question` must be a str"),
         (SQUAD, "answers", ["a"], "row 2: `answers` must be an object with"),
@@ -279,8 +279,8 @@ def test_a_bad_parquet_is_named(tmp_path):
     path.write_bytes(data[:-20])
     (tmp_path / "folder.parquet").mkdir()
     for name, message in (
-        ("bad", "damaged, or no parquet: "),
-        ("values", "damaged, or no parquet: "),
+        ("bad", "damaged, or not Parquet: "),
+        ("values", "damaged, or not Parquet: "),
         ("folder", "must be a file. Received: a folder."),
     ):
         path = tmp_path / f"{name}.parquet"

@@ -610,14 +610,14 @@ def test_a_calibrated_folder_is_of_a_task_whose_classes_have_synonyms(tmp_path):
     [
         (("NO", "YES", "PERHAPS"), None, None),
         (None, None, "nothing names"),
-        (("a", "b", "c"), None, "of other classes"),
+        (("a", "b", "c"), None, "has other classes"),
         (
             ("no", "yes", "perhaps"),
             "multi_label_classification",
             "another kind of",
         ),
         (("no", "yes"), None, "another number of classes"),
-        (("0", "-1", "1"), None, "what the outputs of its own mean"),
+        (("0", "-1", "1"), None, "what the outputs of its head mean"),
     ],
 )
 def test_a_head_of_hugging_faces_goes_on_where_the_classes_are_the_same(
@@ -642,7 +642,7 @@ def test_a_head_of_hugging_faces_goes_on_where_the_classes_are_the_same(
     wanted = model.classification_head.weights
     if reason is None:
         assert "loaded 25 tensors; 0 initialised; 0 unused" in loaded
-        assert "starting with its own head" in head
+        assert "starting with the checkpoint's head" in head
         for ours, theirs in zip(found, wanted):
             np.testing.assert_array_equal(
                 ours, np.take(theirs, (0, 2, 1), axis=-1)
@@ -686,7 +686,7 @@ def test_outputs_of_a_hugging_face_folder_are_the_classes_of_the_task(
     np.testing.assert_allclose(
         again(inputs), model(inputs).numpy()[:, order], rtol=1e-6
     )
-    warning = "does not name its classes; they are taken to be"
+    warning = "does not name its classes; they are assumed to be"
     assert (warning in caplog.text) == (names is None)
 
 

@@ -414,8 +414,8 @@ def test_losses_of_labels_by_hand():
     [
         ({"labels": ()}, "`labels` must be one name or more"),
         ({"labels": ("a|b",)}, "`labels` must be one name or more"),
-        ({"metrics": ("f1",)}, "`metrics` must be of micro_f1"),
-        ({"name": ""}, "`name` must be a name"),
+        ({"metrics": ("f1",)}, "`metrics` must be among micro_f1"),
+        ({"name": ""}, "`name` must be a non-empty string"),
     ],
 )
 def test_bad_tasks_of_several_labels(change, message):

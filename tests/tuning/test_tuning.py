@@ -534,7 +534,7 @@ def test_class_weights_are_read():
         assert class_weights.parse(text, labels, ids) == (2.0, 3.0)
     with pytest.raises(ValueError, match='as in "a, b:1","c ""d"":2"[.] Rec'):
         class_weights.parse("x:2", labels, ids)
-    with pytest.raises(ValueError, match="with commas between. Received: "):
+    with pytest.raises(ValueError, match="separated by commas. Received: "):
         class_weights.parse("a\nb:2", labels, ids)
     for text, message in (
         ("a:1", "must name each of a, b once"),

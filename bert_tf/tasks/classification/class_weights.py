@@ -16,16 +16,16 @@ def parse(
 
     Args:
         text: `AUTO`, or a weight for every class: "yes:2,no:0.5". As in a
-            CSV, a class with a comma stands in quotation marks. `AUTO`
-            weighs N examples of K classes, n of them of a class, by
-            N / (K * n): together all classes then weigh the same, and the
-            mean over the examples is 1.
+            CSV, a class with a comma is put in quotation marks. With N
+            examples of K classes, `AUTO` gives a class with n examples the
+            weight N / (K * n): all classes then have the same total weight,
+            and the mean over the examples is 1.
         labels: Names of the classes by class id.
         class_ids: int32 `[N]`, the training examples' classes.
 
     Raises:
-        ValueError: If a class is not named once, or a weight is no number, or
-            below 0, or all are 0.
+        ValueError: If a class is not named exactly once, a weight is not a
+            number or is below 0, or all weights are 0.
     """
     if not labels:
         raise ValueError("--class_weights must not be given for a regression.")
@@ -55,7 +55,7 @@ def _split(text):
         return next(csv.reader([text]))
     except csv.Error as error:
         raise ValueError(
-            "--class_weights must be names and weights with commas between. "
+            "--class_weights must be names and weights separated by commas. "
             f"Received: --class_weights={text!r}."
         ) from error
 

@@ -1,4 +1,4 @@
-"""The files of tasks: GLUE's nine and AX, XNLI's, or any with a header."""
+"""Files of classification tasks: GLUE's, XNLI's, or any with a header."""
 
 import dataclasses
 import os
@@ -17,7 +17,7 @@ from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tsv import TsvFile
 
-# MNLI's sets of other genres than the training's, and the diagnostic set.
+# MNLI's sets of genres that are not in training, and the diagnostic set.
 DEV_MISMATCHED = "dev_mismatched"
 TEST_MISMATCHED = "test_mismatched"
 AX = "ax"
@@ -31,9 +31,9 @@ class TaskFiles:
 
     Args:
         task: The `ClassificationTask`.
-        splits: {split: `TsvFile`}; `TRAIN`, `DEV` and `TEST`, of MNLI also
-            `DEV_MISMATCHED` and `TEST_MISMATCHED`, of the diagnostic set
-            nothing but `AX`.
+        splits: {split: `TsvFile`}; `TRAIN`, `DEV` and `TEST`, for MNLI also
+            `DEV_MISMATCHED` and `TEST_MISMATCHED`, for the diagnostic set
+            only `AX`.
         submissions: {test split: name of its file for GLUE's leaderboard}.
     """
 
@@ -46,7 +46,7 @@ class TaskFiles:
         return find_path(data_dir, self.splits[split])
 
     def check(self, data_dir: str, splits: Iterable[str]) -> None:
-        """Raises `ValueError` if a file of these splits, if any, is missing."""
+        """Raises `ValueError` if a file of these splits is missing."""
         for split in splits:
             if split in self.splits:
                 path = self.path(data_dir, split)
@@ -67,7 +67,7 @@ class TaskFiles:
     ) -> Callable[[str, np.ndarray], None]:
         """Returns `write(split, logits)`: see `write_submission`.
 
-        It writes nothing of a split that has no file for GLUE's leaderboard.
+        It writes nothing for a split without a file for GLUE's leaderboard.
 
         Args:
             task: The task that the model is tuned to.
@@ -103,11 +103,11 @@ def glue_task(name: str) -> TaskFiles:
 
 
 def find_path(data_dir: str, tsv_file: TsvFile) -> str:
-    """Returns the path of a `TsvFile`, or of what is there instead.
+    """Returns the path of a `TsvFile`, or of the file that is there instead.
 
-    That is the file of its other name; or, for columns with names only, the
-    .csv: GLUE's have numbers, in files of a fixed form. Of both files the .tsv
-    is taken, and the log says so.
+    That is the file of its other name or, only for columns with names, the
+    .csv; the columns of GLUE's files have numbers. If there are both a .tsv and
+    a .csv, the .tsv is taken and the log says so.
     """
     path = os.path.join(data_dir, tsv_file.name)
     if tsv_file.other_name is not None and not files.exists(path):
@@ -117,7 +117,7 @@ def find_path(data_dir: str, tsv_file: TsvFile) -> str:
     if isinstance(tsv_file.text_columns[0], int) or not files.exists(csv_path):
         return path
     if files.exists(path):
-        logging.info("%s is read, and not %s.", path, csv_path)
+        logging.info("Reading %s, not %s.", path, csv_path)
         return path
     return csv_path
 
@@ -127,8 +127,8 @@ def write_submission(
 ) -> None:
     """Writes a test set's answers as GLUE's leaderboard takes them.
 
-    A header and a line for every example: its number from 0, and the name of
-    its class or, of a regression, its score within [0, 5].
+    That is a header and a line for every example: its number from 0, and the
+    name of its class or, for a regression, its score within [0, 5].
 
     Args:
         path: The file, written whole or not at all.
@@ -151,7 +151,7 @@ def tsv_task(
     labels: Sequence[str] = (),
     regression: bool = False,
 ) -> TaskFiles:
-    """Makes a task of TSV or CSV files with named columns.
+    """Makes a task from TSV or CSV files with named columns.
 
     The data folder has train.tsv, dev.tsv and test.tsv, or any of them as
     .csv, each with a header; the test file needs no column of labels.
@@ -159,7 +159,7 @@ def tsv_task(
     Args:
         text_columns: Names of the one or two columns of text.
         label_column: Name of the column of labels or scores.
-        labels: Names of the classes; none for a regression.
+        labels: Names of the classes; empty for a regression.
         regression: Whether the label column holds numbers to predict.
 
     Returns:
@@ -168,7 +168,7 @@ def tsv_task(
     """
     if bool(labels) == regression:
         raise ValueError(
-            "`labels` must be given for a classification, and for no "
+            "`labels` must be given for a classification, and not for a "
             f"regression. Received: labels={list(labels)}, "
             f"regression={regression}."
         )
@@ -231,8 +231,8 @@ def _glue(
         splits={
             TRAIN: labelled,
             DEV: dataclasses.replace(labelled, name="dev.tsv"),
-            # Test files have a header, whatever the others have, no label,
-            # and no bad rows.
+            # Test files always have a header, and neither labels nor bad
+            # rows.
             TEST: TsvFile(
                 name="test.tsv", text_columns=test_columns or columns
             ),
@@ -269,8 +269,8 @@ _ENTAILMENT = ("entailment", "not_entailment")
 _ACCURACY = ("accuracy",)
 
 # The tasks of GLUE. MNLI's `DEV` and `TEST` are the matched ones. All classes
-# are in the order of google-research/bert; what GLUE's files number has names
-# in TensorFlow's and Hugging Face's data sets.
+# are in the order of google-research/bert. The synonyms of numbered classes are
+# their names in TensorFlow's and Hugging Face's data sets.
 _GLUE = (
     _glue(
         "CoLA",
@@ -310,7 +310,7 @@ _GLUE = (
         columns=(7, 8),
         label_column=9,
     ),
-    # Some rows of GLUE's own QQP files are broken; everybody leaves them out.
+    # Some rows of GLUE's own QQP files are broken; everybody skips them.
     _glue(
         "QQP",
         ("question1", "question2"),
@@ -358,7 +358,7 @@ _GLUE = (
         label_synonyms=("not_entailment", "entailment"),
     ),
 )
-# By the names of --task_name.
+# By the values of --task_name.
 GLUE_TASKS = {task_files.task.name: task_files for task_files in _GLUE}
 # The diagnostic set is answered by a model that was tuned to MNLI.
 GLUE_TASKS["ax"] = TaskFiles(
@@ -366,7 +366,7 @@ GLUE_TASKS["ax"] = TaskFiles(
     splits={
         AX: TsvFile(
             name="AX.tsv",
-            # In the download that is in use, in the folder diagnostic/.
+            # Its name in the usual download, in the folder diagnostic/.
             other_name="diagnostic.tsv",
             text_columns=(1, 2),
         )
@@ -388,7 +388,7 @@ def _xnli(language):
             name="xnli",
             text_features=_SENTENCES,
             labels=("contradiction", "entailment", "neutral"),
-            # So the files to train on call them.
+            # The names in the training files.
             label_synonyms=("contradictory", "entailment", "neutral"),
             metrics=_ACCURACY,
         ),
@@ -406,8 +406,8 @@ def _xnli(language):
     )
 
 
-# XNLI (Conneau et al. 2018, arXiv 1809.05053) is one task in 15 languages. By
-# its bare name it is in Chinese, as in google-research/bert.
+# XNLI (Conneau et al. 2018, arXiv 1809.05053) is one task in 15 languages. Its
+# bare name means Chinese, as in google-research/bert.
 _LANGUAGES = (
     *("ar", "bg", "de", "el", "en", "es", "fr", "hi"),
     *("ru", "sw", "th", "tr", "ur", "vi", "zh"),

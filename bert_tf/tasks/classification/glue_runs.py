@@ -1,9 +1,9 @@
-"""What `run_glue` keeps of a run that is finished, whenever it is killed.
+"""Marks the runs of `run_glue` as finished, safely if they are killed.
 
-A run's folder has, in this order: the training's state, with which
-`run_classifier` resumes; the model; the results; run.json, from which on the
-run is finished; and last the state is removed. So a run that is killed can be
-resumed or is finished.
+A run writes to its folder, in this order: the training state, from which
+`run_classifier` resumes; the model; the results; and run.json, which marks the
+run as finished. Then the state is removed. So a run that was killed is either
+finished or can be resumed.
 """
 
 import json
@@ -19,12 +19,12 @@ _RUN_FILE = "run.json"
 def finish(
     folder: str, run_flags: list[str], keeps_state: bool
 ) -> dict[str, float]:
-    """Notes that a run is finished, and lets go of its training's state.
+    """Marks a run as finished, and removes its training state.
 
     Args:
-        folder: The run's.
+        folder: The run's folder.
         run_flags: The list of flags that it was run with.
-        keeps_state: Whether its training's state stays.
+        keeps_state: Whether to keep its training state.
 
     Returns:
         Its results, {name: float}.
@@ -45,10 +45,10 @@ def finish(
 def finished_results(
     folder: str, run_flags: list[str]
 ) -> dict[str, float] | None:
-    """Returns the results of a run that is finished, or None.
+    """Returns the results of a run, or None if it is not finished.
 
     Args:
-        folder, run_flags: As of `finish`.
+        folder, run_flags: See `finish`.
 
     Raises:
         ValueError: If it was run with other flags.
@@ -57,7 +57,7 @@ def finished_results(
     if not files.exists(path):
         return None
     found = files.read_json(path)
-    # Earlier releases had every run predict, and not the best one alone.
+    # In earlier releases every run predicted, not only the best one.
     found_flags = [
         flag
         for flag in found["flags"]
@@ -75,6 +75,6 @@ def finished_results(
 
 def _let_go(folder, values):
     state = os.path.join(folder, checkpointing.FOLDER)
-    # Before run.json said whether it stays, the state was removed first.
+    # Releases that wrote no such key removed the state before run.json.
     if not values.get("keeps_state", True) and files.exists(state):
         files.remove(state)

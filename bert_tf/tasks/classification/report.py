@@ -1,4 +1,4 @@
-"""What a report tells of a classification or a regression."""
+"""The sections of a report on a classification or a regression."""
 
 import keras
 import numpy as np
@@ -19,10 +19,10 @@ def sections(
         logits: float32 `[N, num_outputs]`.
 
     Returns:
-        A list of (heading, Markdown): of a classification the scores of every
-        class and the confusion matrix, or of many classes the commonest
-        confusions; and the examples of the highest loss that were answered
-        wrongly.
+        A list of (heading, Markdown): for a classification, the scores of
+        every class and the confusion matrix, or with many classes the
+        commonest confusions; and the wrongly answered examples with the
+        highest loss.
     """
     assert examples.labels is not None
     parts = []

@@ -38,7 +38,7 @@ from bert_tf.tasks.task import check_names
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 
-# As in the files that there are.
+# The name in the task.json files that exist.
 FAMILY = "glue"
 CLASSIFICATION = "classification"
 REGRESSION = "regression"
@@ -49,7 +49,7 @@ _LABEL_METRICS = {
     "matthews_correlation": metrics.matthews_correlation,
     "macro_f1": metrics.macro_f1,
 }
-# Those of the logits.
+# Metrics of the logits.
 _AUC = {"auc": metrics.mean_auc}
 _SCORE_METRICS = {
     "pearson": metrics.pearson,
@@ -69,19 +69,19 @@ class ClassificationTask(Task):
         text_features: Names of the one or two strings, in the order in which
             they are packed, e.g. `("sentence1", "sentence2")`.
         labels: Names of the classes by class id; empty for a regression.
-        metrics: Names of the scores, of which the first tells the better of
-            two models: of "accuracy", "f1" (of class 1), "f1_<class>",
-            "macro_f1", "matthews_correlation" and "auc" (of several classes
-            the mean of each against the rest), or for a regression of
+        metrics: Names of the scores; the first one tells the better of two
+            models. For classes they are "accuracy", "f1" (of class 1),
+            "f1_<class>", "macro_f1", "matthews_correlation" and "auc" (the
+            mean over the classes of each against the rest), for a regression
             "pearson" and "spearman".
-        class_weights: Weight of each class in training's loss, from 0, as
-            an array or a list; none for equal ones. It is of the training,
-            and not in task.json.
-        label_synonyms: What others call the classes, in lower case and by
-            class id, if anything else. It is not in task.json either, and
-            does not tell two tasks apart.
-        temperature: What the logits of classes are divided by where they
-            become probabilities; see `calibration`.
+        class_weights: Weight of each class in the training loss, 0 or more,
+            as an array or a list; empty for equal weights. It is not in
+            task.json.
+        label_synonyms: Other names of the classes, if any, in lower case and
+            by class id. They are not in task.json, and do not count when
+            tasks are compared.
+        temperature: Divisor of the logits of classes before they become
+            probabilities; see `calibration`.
 
     Attributes:
         kind: `CLASSIFICATION` or `REGRESSION`.
@@ -132,7 +132,7 @@ class ClassificationTask(Task):
         known = self._known_metrics()
         if not self.metrics or set(self.metrics) - set(known):
             raise ValueError(
-                f"`metrics` of a {self.kind} must be of {', '.join(known)}. "
+                f"`metrics` of a {self.kind} must be among {', '.join(known)}. "
                 f"Received: metrics={files.shortened(list(self.metrics))}."
             )
 
@@ -186,10 +186,10 @@ class ClassificationTask(Task):
         return task
 
     def takes_head_of(self, values: dict[str, Any]) -> bool:
-        """Returns whether a head tuned to that task is one for this.
+        """Returns whether a head tuned to that task fits this one.
 
-        Numbers, as CoLA's and SST-2's 0 and 1, mean different things in tasks
-        of different names. Texts and scores do not matter.
+        Numbers, such as the 0 and 1 of CoLA and SST-2, mean different things
+        in tasks with different names. Text features and metrics do not matter.
         """
         return super().takes_head_of(values) and (
             class_names.are_names(self.labels) or self.name == values["name"]
@@ -209,7 +209,7 @@ class ClassificationTask(Task):
         return losses_B
 
     def example_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Returns every example's loss, whatever its class weighs.
+        """Returns every example's loss, without class weights.
 
         That is its cross-entropy in nats, or the squared error of a score.
         """
@@ -220,7 +220,7 @@ class ClassificationTask(Task):
     def soft_losses(
         self, logits: Tensor, teacher_logits: Tensor, temperature: float
     ) -> Tensor:
-        """Of a regression it is the square of the difference."""
+        """Returns the squared difference if this is a regression."""
         if not self.labels:
             return ops.square(logits[:, 0] - teacher_logits[:, 0])
         return super().soft_losses(logits, teacher_logits, temperature)
@@ -230,9 +230,9 @@ class ClassificationTask(Task):
     ) -> Examples:
         """Returns the `Examples` of a table; see `columns.read`.
 
-        A label is the name of a class, in a file of text always; elsewhere an
-        integer is its number, or a name if any name is an integer. A class may
-        also be called by its synonym. Of a regression it is a score.
+        A label is the name of a class or its synonym or, for a regression, a
+        score. Outside of text files, an integer is a class's number, unless
+        some class has an integer as its name.
         """
         ids = {label: index for index, label in enumerate(self.labels)}
         has_numbers = any(label.lstrip("+-").isdecimal() for label in ids)
@@ -261,7 +261,7 @@ class ClassificationTask(Task):
         self, source: TextSource, logits: np.ndarray, answers: np.ndarray
     ) -> dict[str, float]:
         results = super().evaluate(source, logits, answers)
-        # google-research/bert has it under both names.
+        # google-research/bert reports it under both names.
         return results | {"loss": results["eval_loss"]}
 
     def training_settings(self, compares_epochs: bool) -> dict[str, Any]:
@@ -285,8 +285,8 @@ class ClassificationTask(Task):
     ) -> str:
         """Writes a line for every example, as google-research/bert does.
 
-        It has the probabilities of the classes, separated by tabs; of a
-        regression the score.
+        A line has the probabilities of the classes, separated by tabs, or the
+        score of a regression.
         """
         del examples
         decoded = self.decode(tf.constant(answers))
@@ -304,10 +304,10 @@ class ClassificationTask(Task):
             logits: float32 `[B, num_outputs]`.
 
         Returns:
-            A dictionary: of a classification `labels` string `[B]`, the names
+            A dictionary: for a classification `labels` string `[B]`, the names
             of the likeliest classes, and `probabilities` float32
-            `[B, num_outputs]`, calibrated where the task is; of a
-            regression `scores` float32 `[B]`.
+            `[B, num_outputs]`, calibrated if the task is; for a regression
+            `scores` float32 `[B]`.
         """
         if not self.labels:
             return {"scores": tf.squeeze(logits, axis=-1)}
@@ -359,12 +359,13 @@ def tuned_task(
 
     Args:
         folder: A model folder.
-        task: What it must be. A folder of Hugging Face's has no task.json;
-            it is then taken to be of this task. Its classes may be in another
-            order: `task_folder.tuned_model` puts them in the task's.
+        task: The task that it must be, if any. A folder of Hugging Face's has
+            no task.json, and is assumed to be tuned to this task. Its classes
+            may be in another order; `task_folder.tuned_model` puts them in
+            the task's.
 
     Raises:
-        ValueError: If the folder tells no task, or another one, or its
+        ValueError: If the folder names no task or another one, or its
             config.json names other classes.
     """
     found = task_folder.stored_task(folder, ClassificationTask)
@@ -388,9 +389,9 @@ def tuned_task(
 
 
 def _as_numbers(weights):
-    """Returns weights as a tuple of floats, None if they are none.
+    """Returns weights as a tuple of floats, or None if they are invalid.
 
-    An array, as scikit-learn computes them, becomes numbers that files hold.
+    They may be an array, as scikit-learn computes them; floats can be stored.
     """
     if isinstance(weights, (str, Mapping)):
         return None

@@ -1,7 +1,7 @@
-"""Examples of TensorFlow Datasets that lie prepared on a disk.
+"""Examples from TensorFlow Datasets that are prepared on disk.
 
-Nothing is downloaded: `tfds build glue/mrpc --data_dir=...` prepares a data
-set where there is a network.
+Nothing is downloaded. To prepare a data set, run
+`tfds build glue/mrpc --data_dir=...` on a machine with a network.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.tsv import Examples
 
-# A split's names in data sets, the first that there is.
+# Names of a split in data sets; the first that exists is taken.
 _SPLITS = {
     glue_files.TRAIN: ("train",),
     glue_files.DEV: ("validation", "validation_matched", "dev"),
@@ -25,7 +25,7 @@ _SPLITS = {
     glue_files.TEST_MISMATCHED: ("test_mismatched",),
     glue_files.AX: ("test",),
 }
-# The number of a row in the file that a set was made from.
+# The feature with a row's number in the file that a set was made from.
 _PLACE = "idx"
 
 
@@ -35,14 +35,14 @@ def label_names(
     """Returns the names of the classes of a feature.
 
     Raises:
-        ValueError: If it is none of classes.
+        ValueError: If it is not a feature of classes.
     """
     prepared_sets.find_feature(builder, [feature])
     names = getattr(builder.info.features[feature], "names", None)
     if names is None:
         raise ValueError(
-            f"{builder.info.full_name}: the feature {feature!r} must be one "
-            "of classes. For numbers give --regression."
+            f"{builder.info.full_name}: the feature {feature!r} must have "
+            "classes. For numbers give --regression."
         )
     return tuple(names)
 
@@ -58,17 +58,17 @@ def read(
 
     TensorFlow Datasets shuffles what it stores, unless a set is made with
     `disable_shuffling`. The feature `idx`, which GLUE's sets have, is the row
-    of the original file: shuffled examples to evaluate or to predict are put
-    in its order, as the lines of the answers must be. All others are in the
-    order in which they are stored.
+    in the original file. Shuffled examples for evaluation or prediction are
+    put back in that order, which the lines of the answers must have. All other
+    examples keep the order in which they are stored.
 
     Args:
-        builder: What `input.prepared_sets.open_builder` returned.
+        builder: From `input.prepared_sets.open_builder`.
         split: One of `glue_files`: `TRAIN`, `DEV`, ...
         task: A `ClassificationTask`.
         label_feature: Name of the feature of classes or scores. Classes are
-            told by their names; where those of the set or of the task are
-            only numbers, by their order, with a warning.
+            matched by name or, if the set or the task has only numbers as
+            names, by order, with a warning.
         text_features: Names of the features of texts; the task's if None.
 
     Raises:
@@ -96,8 +96,8 @@ def read(
     if split in glue_files.TESTS and is_shuffled and not is_sorted:
         logging.warning(
             "%s, %s: was shuffled when it was stored, and has no feature %r "
-            "that tells the order before. The answers will be in the order "
-            "in which it is stored.",
+            "with the original order. The answers will be in the order in "
+            "which it is stored.",
             name,
             stored_split,
             _PLACE,
@@ -153,7 +153,7 @@ def _class_ids(builder, task, feature):
         hint = ""
         if len(names) == len(task.labels):
             hint = (
-                " Give --labels in the data set's words to train; of a tuned "
+                " To train, give --labels in the data set's words; for a tuned "
                 "model, write them as `labels` into its task.json."
             )
         if not (hint and (_are_numbers(names) or _are_numbers(task.labels))):
@@ -163,7 +163,7 @@ def _class_ids(builder, task, feature):
         order = None
     if order is None:
         logging.warning(
-            "%s: the classes %s are taken to be, in this order, %s.",
+            "%s: the classes %s are assumed to be, in this order, %s.",
             builder.info.full_name,
             ", ".join(names),
             ", ".join(task.labels),
@@ -173,5 +173,5 @@ def _class_ids(builder, task, feature):
 
 
 def _are_numbers(names):
-    """Returns whether names are nothing but the places of the classes."""
+    """Returns whether names are nothing but the numbers of the classes."""
     return list(names) == [str(index) for index in range(len(names))]

@@ -1,4 +1,4 @@
-r"""Multiple-choice questions: files, told apart by their names, and tables.
+r"""Reads multiple-choice questions from files, by their names, and tables.
 
     .csv      SWAG's: a header with sent1, sent2, ending0, ending1, ... and
               label; the context is sent1, a choice is sent2 with an ending
@@ -7,14 +7,16 @@ r"""Multiple-choice questions: files, told apart by their names, and tables.
     a folder  RACE's, e.g. RACE/train: in it and in the folders there, files
               *.txt of {"article": "...", "questions": ["...", ...],
               "options": [["...", ...], ...], "answers": ["A", ...]}; a choice
-              is the question with an option in its blank, or else after it
+              is the question with an option in its blank or, if it has no
+              blank, after it
 
-All else is a table (see `tasks.columns`), e.g. a .jsonl file, with the columns
-`context`, `choices` (a list of strings) and `label`. It may also have a column
-`question`, with which each choice then begins; or that instead of `context`.
+Anything else is a table (see `tasks.columns`), e.g. a .jsonl file, with the
+columns `context`, `choices` (a list of strings) and `label`. If there is also a
+column `question`, each choice begins with the question. A table with `question`
+but no `context` takes the question as the context.
 
-Labels count from 0, RACE's answers from A. A file to predict needs none: SWAG's
-then has no column `label`, CODAH's an empty last field.
+Labels count from 0, RACE's answers from A. A file to predict needs no labels:
+SWAG's then has no column `label`, and CODAH's an empty last field.
 """
 
 import dataclasses
@@ -29,7 +31,7 @@ from bert_tf.tasks import class_names
 from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 
-# How SWAG's endings are called: with a number from 0 at the end.
+# SWAG's columns of endings have this name and a number, from 0.
 _ENDING = "ending"
 
 
@@ -52,7 +54,7 @@ class ChoiceExamples:
 
     @property
     def num_choices(self) -> int:
-        """C."""
+        """C, the number of choices of every row."""
         return len(self.choices[0])
 
 
@@ -62,13 +64,13 @@ def read_choices(
     num_choices: int | None = None,
     label_column: str = "label",
 ) -> ChoiceExamples:
-    """Reads questions of one of these forms.
+    """Reads questions in one of the forms of this module.
 
     Args:
         data: The path of a file or folder, or a table.
-        has_labels: Whether the labels are read; if not they may be missing.
-        num_choices: How many choices each row must have; as many as the first
-            one if None.
+        has_labels: Whether to read the labels; if not, they may be missing.
+        num_choices: How many choices each row must have; if None, as many as
+            the first row has.
         label_column: Name of the labels' column in a table, or in SWAG's
             form.
 
@@ -77,8 +79,8 @@ def read_choices(
 
     Raises:
         ValueError: If a file is missing, of no known form or without
-            examples, a row has another number of choices, or its label is
-            none of them. The message names file and line, or the row.
+            examples, or a row has another number of choices, or a label that
+            is none of them. The message names file and line, or the row.
     """
     contexts, choices, labels = [], [], []
     num_stripped = 0
@@ -115,7 +117,7 @@ def write_predictions(
 
     Args:
         path: The file, written whole or not at all.
-        answers: {name: array}, of `MultipleChoiceTask.decode`.
+        answers: {name: array}, from `MultipleChoiceTask.decode`.
     """
     probabilities = answers["probabilities"]
     header = [
@@ -130,12 +132,12 @@ def write_predictions(
 
 
 def has_named_labels(path: files.AnyPath) -> bool:
-    """Returns whether such a file has a column of labels with a name."""
+    """Returns whether such a file has a named column of labels."""
     return columns.may_have_lists(path) or tsv.is_csv(path)
 
 
 def is_file_of_choices(path: files.AnyPath) -> bool:
-    """Returns whether a path is one of `read_choices`'s, by its name."""
+    """Returns whether `read_choices` reads such a path, by its name."""
     suffixes = (".csv", ".tsv", ".jsonl", ".parquet")
     return files.is_folder(path) or str(path).lower().endswith(suffixes)
 
@@ -144,7 +146,7 @@ def _rows(data, label_column):
     """Yields (string that names the row, context, choices, label or None).
 
     Args:
-        data: As of `read_choices`.
+        data: See `read_choices`.
         label_column: Name of the labels' column; None if none are wanted.
     """
     if columns.may_have_lists(data):
@@ -233,7 +235,7 @@ def _race_rows(folder, has_answers):
                     f"{', '.join(letters)}. "
                     f"Received: {files.shortened(answer[0])}."
                 )
-            # As the readers of ALBERT and of transformers have it.
+            # As in the readers of ALBERT and transformers.
             blank = question if "_" in question else f"{question} _"
             choices = [blank.replace("_", option) for option in options]
             label = letters.index(answer[0]) if has_answers else None
@@ -241,7 +243,7 @@ def _race_rows(folder, has_answers):
 
 
 def _passages(folder, levels=2):
-    """Yields the paths of the .txt files in a folder, in middle/ and high/."""
+    """Yields the .txt files of a folder and of its middle/ and high/."""
     names = files.list_folder(folder)
     if len({"train", "dev", "test"} & {*names}) > 1:
         raise ValueError(
@@ -257,7 +259,7 @@ def _passages(folder, levels=2):
 
 
 def _table_rows(table, label_column):
-    """Yields those of a table; `label_column` is None not to read it."""
+    """Yields what `_rows` does, from a table."""
     found = columns.names_in(table)
     texts = [name for name in ("context", "question") if name in found]
     texts = texts or ["context"]
@@ -279,7 +281,7 @@ def _parse_label(where, label, num_choices):
         number = int(label)
     except (OverflowError, TypeError, ValueError):
         number = -1
-    # JSON's true and 1.5 are no numbers of choices.
+    # int() accepts JSON's true and 1.5, which are not numbers of choices.
     if not 0 <= number < num_choices or str(label) != str(number):
         raise ValueError(
             f"{where}: the label must be a choice's number, from 0 to "

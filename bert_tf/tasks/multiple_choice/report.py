@@ -1,4 +1,4 @@
-"""What a report tells of a multiple choice."""
+"""The sections of a report on a multiple choice."""
 
 import keras
 import numpy as np
@@ -19,9 +19,9 @@ def sections(
         logits: float32 `[N, C]`.
 
     Returns:
-        A list of (heading, Markdown): how often each place in the row was
-        right, and answered; the confusion matrix of the places; and the
-        examples of the highest loss that were answered wrongly.
+        A list of (heading, Markdown): how often each choice was right and
+        was answered, by its number; the confusion matrix of these numbers;
+        and the wrongly answered examples with the highest loss.
     """
     assert examples.labels is not None
     names = range(examples.num_choices)

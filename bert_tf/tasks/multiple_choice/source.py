@@ -1,4 +1,4 @@
-"""Batches of contexts with choices: raw strings, made to inputs in tf.data.
+"""Batches of contexts with choices: strings, turned into model inputs.
 
 Letters: B examples, C choices, L sequence length.
 """
@@ -24,11 +24,11 @@ def make_inputs(
 ) -> dict[str, tf.Tensor]:
     """Returns the model inputs of contexts with choices, int32 `[B, C, L]`.
 
-    Each choice is packed with the context as a pair: what does not fit is cut
-    from the end of the longer of the two.
+    Each choice is packed with the context as a pair. If the pair is too long,
+    the longer of the two is cut at its end.
 
     Args:
-        preprocessor: A `Preprocessor`, or what is called like one.
+        preprocessor: A `Preprocessor`, or a callable like one.
         contexts: string `[B]`.
         choices: string `[B, C]`.
     """
@@ -45,11 +45,11 @@ def make_inputs(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowSource(Source):
-    """Rows of a string, and of several that each are packed with it.
+    """Rows of one string and several others, each packed with it as a pair.
 
     `arrays` has `contexts`, N strings, and `choices`, N rows of C strings. The
-    batches are dictionaries of the model inputs, int32 `[B, C, L]`, and of what
-    else `arrays` has.
+    batches are dictionaries of the model inputs, int32 `[B, C, L]`, and of the
+    other values in `arrays`.
 
     Args:
         preprocessor: The `Preprocessor`.

@@ -1,4 +1,4 @@
-"""The family of multiple choice: which of several ways a text goes on.
+"""The family of multiple choice: which of several texts continues another.
 
 SWAG is Zellers et al. 2018 (arXiv 1808.05326), CODAH Chen et al. 2019 (arXiv
 1904.04365); the method is Devlin et al. 2018, section 4.4.
@@ -29,19 +29,19 @@ from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_label_column
 
 FAMILY = "multiple_choice"
-# Each is a sequence of its own in every step and every request.
+# Every choice is a sequence of its own, in each step and each request.
 _MOST_CHOICES = 1000
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceTask(Task):
-    """Of how many choices a model takes one (Devlin et al. 2018, section 4.4).
+    """Choosing one of several texts (Devlin et al. 2018, section 4.4).
 
     Args:
-        num_choices: From 2 to 1,000.
-        temperature: What the logits are divided by where they become
-            probabilities; see `calibration`.
+        num_choices: How many there are, from 2 to 1,000.
+        temperature: Divisor of the logits before they become probabilities;
+            see `calibration`.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -129,8 +129,8 @@ class MultipleChoiceTask(Task):
 
         Returns:
             A dictionary: `choice` int32 `[B]`, the numbers of the likeliest
-            choices from 0, and `probabilities` float32 `[B, C]`, calibrated
-            where the task is.
+            choices, from 0, and `probabilities` float32 `[B, C]`, calibrated
+            if the task is.
         """
         return {
             "choice": tf.argmax(logits, axis=-1, output_type=tf.int32),

@@ -1,10 +1,10 @@
-"""Answers from the logits of windows: spans, ranked, cited.
+"""Answers from the logits of windows: ranked spans, and their texts.
 
-TensorFlow's operations: evaluation, the files of predictions and exported
-models choose alike. The rules are google-research/bert's, but for the text of
-an answer: that is the characters of the original that its pieces were made
-from, where the original aligns words by their letters and sometimes gives
-whole words.
+Everything is in TensorFlow operations, so that evaluation, files of predictions
+and exported models choose alike. The rules are google-research/bert's, except
+for an answer's text. Here it is exactly the characters that its pieces were
+made from; google-research/bert aligns words by their letters, and sometimes
+gives whole words.
 
 Letters: B questions, N windows of all questions, L sequence length, C
 candidates, S spans of all questions, T different texts of them, K entries of
@@ -31,15 +31,15 @@ from bert_tf.tasks.question_answering.windows import WindowMaker
 from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.text.offsets import Offsets
 
-# The score of no answer less that of the best, where there is no other.
+# `null_odds` where "no answer" is the only candidate.
 NO_ANSWER_AT_ALL = 1_000_000.0
 # Logits of padding.
 PADDING_LOGIT = -1e9
-# Questions are answered together that have about so many windows.
+# Questions are answered in groups of about this many windows.
 _MOST_WINDOWS = 64
 
-# Texts are told apart by a polynomial of their characters, modulo 2^64: spans
-# may be many and long, and only the chosen ones are spelled out.
+# Texts are told apart by a polynomial hash of their characters, modulo 2^64:
+# spans may be many and long, so only the chosen ones become strings.
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = pow(_BASE, -1, 2**64)
 _OF_ROW = 0xC2B2AE3D27D4EB4F
@@ -47,15 +47,15 @@ _OF_ROW = 0xC2B2AE3D27D4EB4F
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SquadAnswers:
-    """What a model answers to every question, by their ids.
+    """A model's answers, by question id.
 
     Args:
         texts: The best answers.
         nbest: Lists of the best answers, as dictionaries of `text`,
             `probability`, `start_logit` and `end_logit`; with
             `version_2_with_negative` the text may be "", no answer.
-        spans: Of each entry of `nbest` the characters of the text that it
-            is, (start, limit), or (-1, -1) for no answer.
+        spans: For each entry of `nbest`, its characters in the context as
+            (start, limit), or (-1, -1) for no answer.
         null_odds: With `version_2_with_negative`, the empty answer's score
             minus the best span's.
     """
@@ -82,9 +82,9 @@ class Windows(NamedTuple):
     Attributes:
         contexts: string `[B]`.
         offsets: `Offsets` of their pieces, `[B, (pieces)]`.
-        packed: What `WindowMaker.pack` returned.
+        packed: From `WindowMaker.pack`.
         rows: int32 `[N]`: each window's question, ascending.
-        is_cut: bool `[B]`: whether there are too many windows.
+        is_cut: bool `[B]`: whether the question has too many windows.
     """
 
     contexts: tf.Tensor
@@ -128,11 +128,11 @@ def stacked_outputs(
 ) -> Callable[..., Tensor]:
     """Returns the model as `tuning.predictor.Predictor` takes it.
 
-    Differs from BERT: padding is no candidate. There its logits may take the
-    places of others among the n best, as many as the sequence is long.
+    Differs from BERT: padding is never a candidate. In the original its logits
+    may displace others from the n best, more of them in longer sequences.
 
     Args:
-        model: A `BertSpanPredictor`, or what is called as one.
+        model: A `BertSpanPredictor`, or a callable like one.
         max_seq_length: L; shorter batches are filled up.
 
     Returns:
@@ -167,14 +167,14 @@ def find_answers(
     Args:
         task: A `SquadTask`.
         source: The `WindowSource`.
-        logits: float32 `[N, L, 2]`, of every window in the source's order.
+        logits: float32 `[N, L, 2]`, for every window in the source's order.
 
     Returns:
         `SquadAnswers`.
     """
     examples = source.examples
     choose_some = _chooser(
-        # What it chooses does not depend on it.
+        # The threshold has no influence here: one trace serves all.
         dataclasses.replace(task, null_score_diff_threshold=0.0),
         source.maker,
         logits.shape[1],
@@ -193,7 +193,7 @@ def find_answers(
             found = {name: value.numpy() for name, value in found.items()}
             for row, name in enumerate(examples.ids[first:last]):
                 nbest[name], spans[name] = _entries(found, row)
-                # No answer, which is "", where there is no other.
+                # "" if "no answer" is the only candidate.
                 texts[name] = nbest[name][found["best"][row]]["text"]
                 if task.version_2_with_negative:
                     null_odds[name] = float(found["null_odds"][row])
@@ -212,7 +212,7 @@ def _groups(limits):
     while first < len(limits):
         window = limits[first - 1] if first else 0
         last = int(np.searchsorted(limits, window + _MOST_WINDOWS))
-        # One question may have more.
+        # A single question may have more windows.
         last = min(max(last, first + 1), len(limits))
         yield first, last
         first = last
@@ -220,7 +220,7 @@ def _groups(limits):
 
 @functools.lru_cache(maxsize=4)
 def _chooser(task, maker, length):
-    """Returns `choose` of strings, traced once for all evaluations."""
+    """Returns `choose` for strings, traced once for all evaluations."""
     strings = tf.TensorSpec([None], tf.string)
 
     @tf.function(
@@ -246,7 +246,7 @@ def _entries(found, row):
         for name in ("texts", "start_logits", "end_logits", "starts", "limits")
     ]
     scores = found["scores"][row, :count]
-    # Of infinite logits they are NaN, as those of NaN are.
+    # Infinite logits give NaN, as NaN itself does.
     with np.errstate(invalid="ignore"):
         probabilities = np.exp(scores - np.max(scores))
         probabilities /= np.sum(probabilities)
@@ -265,35 +265,36 @@ def _entries(found, row):
 
 
 def num_entries(task: Any) -> int:
-    """Returns K: no answer may come after the n best."""
+    """Returns K: the n best, and perhaps "no answer" after them."""
     return task.n_best_size + task.version_2_with_negative
 
 
 def choose(
     task: Any, windows: Windows, logits: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """Chooses the n best answers to questions, and among them no answer.
+    """Chooses the n best answers to questions, "no answer" included.
 
     Args:
         task: A `SquadTask`.
-        windows: Their `Windows`.
+        windows: The questions' `Windows`.
         logits: float32 `[N, L, 2]`, of starts and ends.
 
     Returns:
-        A dictionary. Of different texts, the best first, `[B, K]`: `texts`
-        string; `starts` and `limits` int32, places in the context in
-        characters; `start_logits` and `end_logits` float32, and `scores`
-        float64, their sum. No answer is "", -1, -1; beyond the last entry
-        scores are -inf. And `[B]`: `num_entries` int32; `best` int32, the
-        first entry that is an answer; with `version_2_with_negative`
-        `null_odds` float64, the empty answer's score minus that one's.
+        A dictionary. The entries are different texts, the best first,
+        `[B, K]`: `texts` string; `starts` and `limits` int32, in characters of
+        the context; `start_logits` and `end_logits` float64; and `scores`
+        float64, their sum. "No answer" has the text "" and the start and limit
+        -1; beyond the last entry, scores are -inf. Values of a question,
+        `[B]`: `num_entries` int32; `best` int32, the first entry that is an
+        answer; and with `version_2_with_negative` `null_odds` float64, the
+        empty answer's score minus that entry's.
     """
     num_rows = tf.size(windows.contexts)
     offsets = windows.offsets
     nothing = tf.size(offsets.starts.flat_values)
     spans = find_spans(task, windows, logits)
     nulls = _null_logits(task, windows, logits)
-    # No answer stands last in each row, so that it is the last of equals.
+    # "No answer" comes last, so that it ranks last among equal scores.
     row = tf.concat([spans.row, tf.range(num_rows)], axis=0)
     first = tf.concat([spans.first, tf.fill([num_rows], nothing)], axis=0)
     last = tf.concat([spans.last, tf.fill([num_rows], nothing)], axis=0)
@@ -315,7 +316,7 @@ def choose(
         task, chosen, row, tf.gather(first, chosen) == nothing, num_rows
     )
 
-    # From here on [B, K]; what is no entry is span S.
+    # From here on [B, K]; without an entry the index is that after the last.
     is_entry = chosen < tf.size(row)
     first, last = (
         tf.gather(tf.concat([pieces, [nothing]], axis=0), chosen)
@@ -326,7 +327,7 @@ def choose(
     )
     is_null = is_entry & tf.equal(first, nothing)
     if not task.version_2_with_negative:
-        # The only entry: there was no span.
+        # "No answer" is then the only entry: there was no span.
         logits = tf.where(
             is_null[:, :, tf.newaxis], tf.zeros_like(logits), logits
         )
@@ -364,9 +365,9 @@ class Spans(NamedTuple):
 
     Attributes:
         row: int32 `[S]`: the question's number, not sorted.
-        logits: float64 `[S, 2]`, of start and end: sums are then the
-            original's.
-        first, last: int32 `[S]`: values of the contexts' pieces.
+        logits: float64 `[S, 2]`, of start and end: in this dtype sums equal
+            those of google-research/bert.
+        first, last: int32 `[S]`: numbers of pieces, counted over all contexts.
     """
 
     row: tf.Tensor
@@ -379,7 +380,7 @@ def find_spans(task: Any, windows: Windows, logits: tf.Tensor) -> Spans:
     """Returns the `Spans` of the likeliest starts and ends of each window.
 
     Args:
-        task, windows, logits: As of `choose`.
+        task, windows, logits: See `choose`.
     """
     nothing = tf.size(windows.offsets.starts.flat_values)
     count = tf.minimum(task.n_best_size, tf.shape(logits)[1])
@@ -417,18 +418,19 @@ def find_spans(task: Any, windows: Windows, logits: tf.Tensor) -> Spans:
 
 
 def _null_logits(task, windows, logits):
-    """Returns the logits of no answer, float64 [B, 2]: -inf where it is none.
+    """Returns the logits of no answer, float64 [B, 2]; -inf if not allowed.
 
-    Of the windows it is the first of those that are surest of an answer.
+    They are those of the window that scores no answer lowest, of equal ones
+    the first.
     """
     num_rows = tf.size(windows.contexts)
     if not task.version_2_with_negative:
         return tf.fill([num_rows, 2], tf.constant(-math.inf, tf.float64))
     logits_N2 = tf.cast(logits[:, 0], tf.float64)
-    # The least of no numbers is the largest, which infinity would not be.
+    # unsorted_segment_min is never infinite: it starts at the largest number.
     score_N = tf.minimum(tf.reduce_sum(logits_N2, axis=1), tf.float64.max)
     least_B = tf.math.unsorted_segment_min(score_N, windows.rows, num_rows)
-    # NaN is not: each question has a window that is none.
+    # NaN is not above anything, so every question keeps some window.
     is_above_N = score_N > tf.gather(least_B, windows.rows)
     number_N = tf.range(tf.size(score_N))
     first_B = tf.math.unsorted_segment_min(
@@ -440,7 +442,7 @@ def _null_logits(task, windows, logits):
 
 
 def _keys_of_texts(windows, row, first, last):
-    """Returns int64 `[S]`, the same for the same text in the same row."""
+    """Returns int64 `[S]`, equal for equal texts in the same row."""
     characters = tf.strings.unicode_decode(windows.contexts, "UTF-8")
     powers = tf.pow(
         _int64(_BASE), tf.range(tf.size(characters.flat_values, tf.int64))
@@ -456,13 +458,13 @@ def _keys_of_texts(windows, row, first, last):
         )
     )
     key = tf.gather(sums, limit) - tf.gather(sums, start)
-    # The text's place is divided out.
+    # Divide out the text's position.
     key *= tf.pow(_int64(_INVERSE), start)
     return key + _int64(_OF_ROW) * tf.cast(row, tf.int64)
 
 
 def _first_of_rows(task, chosen, row, is_null, num_rows):
-    """Returns int32 [B, K]: of each row the first spans, then their number.
+    """Returns int32 [B, K]: the first spans of each row, padded with S.
 
     Args:
         task: The `SquadTask`.
@@ -494,12 +496,12 @@ def _first_of_rows(task, chosen, row, is_null, num_rows):
 
 
 def _look_up(values, pieces, of_nothing):
-    """Returns the values of pieces; of the number after the last another."""
+    """Returns the values of pieces, `of_nothing` for the one after the last."""
     return tf.gather(
         tf.concat([values.flat_values, [of_nothing]], axis=0), pieces
     )
 
 
 def _int64(value):
-    """Returns an unsigned number of 64 bits as one with a sign."""
+    """Returns an unsigned number of 64 bits as a signed one."""
     return tf.constant(value - (value >> 63 << 64), tf.int64)

@@ -1,4 +1,4 @@
-"""SQuAD's questions, read from JSON or tables, and answers written as JSON."""
+"""Reads SQuAD's questions from JSON or tables, and writes answers as JSON."""
 
 import dataclasses
 import json
@@ -10,10 +10,10 @@ from absl import logging
 from bert_tf import files
 from bert_tf.tasks import columns
 
-# Warnings about single questions, before they are only counted.
+# Warnings about single questions; any more are only counted.
 _MAX_WARNINGS = 5
-# Characters of a word, to either side, in which an answer is looked for. Text
-# without white space is one word, and may be as long as the file.
+# An answer is searched for in whole words, but in no more than this many
+# characters to either side: text without white space is one long word.
 _MAX_WORD = 10_000
 
 
@@ -22,15 +22,15 @@ class SquadExamples:
     """Questions about texts.
 
     Args:
-        ids: N ids, each once.
+        ids: N different ids.
         questions: N strings.
-        contexts: The texts, each once.
+        contexts: The different texts.
         context_indices: int32 `[N]`: which text each question is about.
         answer_starts: int32 `[N]`: the character where the answer to learn
-            begins, -1 where there is none.
+            begins, or -1 if there is none.
         answer_limits: int32 `[N]`: the character after its last one, or -1.
-        answers: Of each question the list of right answers, empty where it
-            has none; None if the file tells no answers.
+        answers: For each question its right answers, empty if it has none;
+            None if the file does not have answers to all questions.
     """
 
     ids: tuple[str, ...]
@@ -52,12 +52,12 @@ class SquadExamples:
         """Checks that answers to these questions can be scored.
 
         Args:
-            title: What the message begins with: where they are from.
+            title: The beginning of the message: where the questions come from.
             version_2_with_negative: Whether questions may have no answer.
 
         Raises:
-            ValueError: If the file tells no answers; or that a question has
-                none, which it may not.
+            ValueError: If the answers are not known, or a question has none
+                without `version_2_with_negative`.
         """
         if self.answers is None:
             raise ValueError(
@@ -69,7 +69,7 @@ class SquadExamples:
             name = self.ids[self.answers.index(())]
             raise ValueError(
                 f"{title}: {num_empty:,} of {len(self):,} questions have no "
-                f"answer, the first the one of id {files.shortened(name)}. If "
+                f"answer; the first has the id {files.shortened(name)}. If "
                 "this is SQuAD 2.0, --version_2_with_negative must be given "
                 "(from Python, version_2_with_negative=True)."
             )
@@ -88,30 +88,30 @@ def read_squad(
     `id`, `context` and `question`, and `answers`, each an object with lists
     `text` and `answer_start`, empty where the question has no answer.
 
-    An answer that does not stand where the file says is looked for in the
-    words that it touches there. In training, questions for which that fails
-    are left out, with a warning, as google-research/bert does.
+    In training, an answer that is not where the file says is looked for in the
+    words at that place. If it is not found, the question is left out, with a
+    warning, as in google-research/bert.
 
-    Differs from BERT: of several answers the first is learned, where the
+    Differs from BERT: of several answers the first is learned, whereas the
     original refuses the file.
 
     Args:
         data: The path of a file, or a table.
         version_2_with_negative: Whether questions may have no answer.
         is_training: Whether the answers are to be learned.
-        verbose_logging: Whether every question left out is warned of, instead
-            of the first few and their number.
-        answers_column: Name of a table's column of answers; None not to read
-            them.
+        verbose_logging: Whether to warn of every question left out, instead
+            of only the first few and their number.
+        answers_column: Name of a table's column of answers; None to read no
+            answers.
 
     Returns:
         `SquadExamples`.
 
     Raises:
-        ValueError: If a file is missing, not JSON or not of this form, has
-            no question, or an id twice, or in training an answer is missing.
-            The message names the file and the path in it, or the row and the
-            column.
+        ValueError: If a file is missing, not JSON or not of this form, has no
+            question or has an id twice, or if an answer is missing in
+            training. The message names the file and the path in it, or the row
+            and the column.
     """
     title = columns.title(data)
     if columns.may_have_lists(data):
@@ -127,13 +127,13 @@ def read_squad(
 
 
 def read_paragraphs(data: Any) -> tuple[str, ...]:
-    """Reads the paragraphs of SQuAD's files, those without a question too.
+    """Reads the paragraphs of SQuAD's files, even those without questions.
 
     Args:
-        data: As of `read_squad`.
+        data: See `read_squad`.
 
     Returns:
-        The texts, each once, in their order.
+        The different texts, in their order.
 
     Raises:
         ValueError: If a file is missing or not of this form; the message names
@@ -158,7 +158,7 @@ def write_json(path: files.AnyPath, value: Any) -> None:
     """Writes JSON as google-research/bert does, whole or not at all.
 
     Raises:
-        ValueError: If a number is not finite, for which JSON has no form.
+        ValueError: If a number is not finite, which JSON cannot express.
     """
     try:
         text = json.dumps(value, indent=4, allow_nan=False)
@@ -171,7 +171,7 @@ def write_json(path: files.AnyPath, value: Any) -> None:
 
 
 class _FormError(Exception):
-    """Something in the file is missing or of another kind."""
+    """Something in the file is missing or of the wrong kind."""
 
 
 class _Reader:
@@ -215,7 +215,7 @@ class _Reader:
         text = _get(question, "question", str, place)
         if name in self._rows:
             raise _FormError(
-                f"{place}.id must be there once. "
+                f"{place}.id must be unique. "
                 f"Received: id={files.shortened(name)}."
             )
         is_impossible = (
@@ -242,7 +242,7 @@ class _Reader:
                     + (
                         "."
                         if self._may_lack_answer
-                        else ", but with version_2_with_negative."
+                        else ", except with version_2_with_negative."
                     )
                 )
             span = _find_answer(context, *answers[0])
@@ -274,7 +274,7 @@ def _questions(content):
 
 def _paragraphs(content):
     """Returns (paragraph, its path in the file) of all of SQuAD's JSON."""
-    # All are looked at before any question is.
+    # A list, so that all paragraphs are checked before any question.
     return [
         item
         for entry, place in _items(content, "data", "")
@@ -298,7 +298,7 @@ def _rows(table, answers_column):
                 {"text": text, "answer_start": start} for text, start in pairs
             ]
             question["is_impossible"] = not pairs
-        # The messages that are about it begin with the file's name.
+        # Messages about the question begin with the file's name anyway.
         yield question, where.removeprefix(f"{title}, "), context
 
 
@@ -322,8 +322,8 @@ def _pairs(where, name, answers):
 def _find_answer(context, answer, start):
     """Returns (start, limit) of an answer in the text, or None.
 
-    The answer is looked for in the words, between white space, that hold the
-    characters from `start` on; there also with other white space.
+    If it is not at `start`, the words there, between white space, are searched.
+    If they have it only with other white space, the span is all of these words.
     """
     limit = start + len(answer)
     words = answer.split()
@@ -347,7 +347,7 @@ def _find_answer(context, answer, start):
 
 
 def _items(value, key, place):
-    """Returns pairs of an entry of a list and its path in the file."""
+    """Returns (entry, its path in the file) for all entries of a list."""
     items = _get(value, key, list, place)
     path = f"{place}.{key}" if place else key
     return [(item, f"{path}[{index}]") for index, item in enumerate(items)]
@@ -364,7 +364,7 @@ _KINDS = {
 def _get(value, key, kind, place):
     if not isinstance(value, dict):
         raise _FormError(
-            f"{place or 'the whole'} must be an object. "
+            f"{place or 'the top level'} must be an object. "
             f"Received: {files.shortened(value)}."
         )
     path = f"{place}.{key}" if place else key

@@ -1,4 +1,4 @@
-"""What a report tells of the answers to questions about texts."""
+"""The sections of a report on answers to questions about texts."""
 
 import collections
 import math
@@ -12,7 +12,7 @@ from bert_tf.tasks.question_answering import scores as squad_scores
 from bert_tf.tasks.question_answering.answers import SquadAnswers
 from bert_tf.tasks.question_answering.files import SquadExamples
 
-# The other results are counts and thresholds, which the sections tell.
+# The other results are counts and thresholds, which the sections show.
 SCORES = (
     "exact_match",
     "exact",
@@ -26,7 +26,7 @@ SCORES = (
 _QUESTION_WORD = re.compile(
     r"\b(how many|how much|how|what|when|where|which|who(?:m|se)?|why)\b"
 )
-# Words of the longest answer of a group, and the group's name.
+# The most words of an answer in each group, and the group's name.
 _LENGTHS = (
     (0, "no answer"),
     (1, "1"),
@@ -55,9 +55,9 @@ def sections(
         results: {name: float}, the official scores of these answers.
 
     Returns:
-        A list of (heading, Markdown): the scores by the question's word and
-        by the length of the first right answer; of SQuAD 2.0 which questions
-        were answered, and the thresholds of that; and the worst errors.
+        A list of (heading, Markdown): the scores by question word and by the
+        length of the first right answer; for SQuAD 2.0, how many questions
+        were answered, and the thresholds of no answer; and the worst errors.
     """
     assert examples.answers is not None
     predictions = list(answers.predictions(task).values())
@@ -92,7 +92,7 @@ def sections(
 
 
 def _question_word(question):
-    """Returns the first of the words that ask, e.g. "how many"."""
+    """Returns the first question word, e.g. "how many", or "other"."""
     found = _QUESTION_WORD.search(question.lower())
     if found is None:
         return "other"
@@ -158,7 +158,7 @@ def _worst(examples, answers, predictions, exact, partial):
         texts = [entry["text"] for entry in answers.nbest[name]]
         entries.append(texts.index(prediction))
         probabilities.append(answers.nbest[name][entries[-1]]["probability"])
-    # Before any answer that has a right word come all that have none.
+    # Answers without any right word come before all others.
     badness = np.array(probabilities) + (partial == 0)
     rows = []
     for index in tables.worst(badness, exact == 0).tolist():
@@ -186,13 +186,13 @@ def _worst(examples, answers, predictions, exact, partial):
         "answer",
         "F1",
         "probability",
-        "text about the answer, or where none was given the right one",
+        "text around the answer or, without one, around the right answer",
     )
     return tables.errors_table(header, rows)
 
 
 def _excerpt(context, start, limit):
-    """Returns a piece of a text, a span in it bold; its beginning if none."""
+    """Returns the text around a span, in bold; without one, its beginning."""
     if start < 0:
         start = limit = 0
     first = max(start - _CHARACTERS_AROUND, 0)

@@ -1,7 +1,7 @@
 """SQuAD's official scores: exact match and F1 of words, in percent.
 
-They follow the rules of evaluate-v1.1.py and evaluate-v2.0.py, in which an
-answer counts as the best of its scores against all right answers.
+They follow the rules of evaluate-v1.1.py and evaluate-v2.0.py: an answer gets
+the best of its scores against all right answers.
 """
 
 import collections
@@ -14,7 +14,7 @@ from typing import TypeAlias
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
-# Of each question the right answers.
+# The right answers of each question.
 Answers: TypeAlias = Sequence[Sequence[str]]
 
 
@@ -25,15 +25,15 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(prediction: str, answer: str) -> int:
-    """Returns 1 if the two are the same answer, or else 0."""
+    """Returns 1 if the two are the same answer, otherwise 0."""
     return int(normalize_answer(prediction) == normalize_answer(answer))
 
 
 def f1(prediction: str, answer: str) -> float:
-    """Returns the F1 of the words that two answers have, with their counts.
+    """Returns the F1 of the words of two answers, repeated words included.
 
-    It is 0 where nothing is common, also to two answers without words, as
-    evaluate-v1.1.py has it.
+    It is 0 if they have no word in common. As in evaluate-v1.1.py, that holds
+    even if neither has any words.
     """
     predicted = normalize_answer(prediction).split()
     wanted = normalize_answer(answer).split()
@@ -53,7 +53,7 @@ def scores_1_1(
 
     Args:
         predictions: List of N strings.
-        answers: Of each question the right answers, one or more.
+        answers: One or more right answers for each question.
 
     Returns:
         `{"exact_match": percent, "f1": percent}`.
@@ -63,7 +63,7 @@ def scores_1_1(
     """
     if not all(answers):
         raise ValueError(
-            "Every question must have an answer, but with "
+            "Every question must have an answer, except with "
             "version_2_with_negative. Received: "
             f"{sum(not own for own in answers)} questions without."
         )
@@ -77,7 +77,7 @@ def question_scores_1_1(
     """Returns every question's scores, from 0 to 1: exact matches and F1s.
 
     Args:
-        predictions, answers: As of `scores_1_1`.
+        predictions, answers: See `scores_1_1`.
     """
     exact, partial = [], []
     for prediction, own in zip(predictions, answers, strict=True):
@@ -93,12 +93,12 @@ def scores_2_0(
 
     Args:
         predictions: List of N strings, "" for no answer.
-        answers: Of each question the right answers, or none.
+        answers: The right answers of each question, maybe none.
 
     Returns:
-        `exact`, `f1` in percent and `total`, over all questions, and with the
-        prefixes `HasAns_` and `NoAns_` over those that have an answer and
-        those that have none.
+        `exact` and `f1` in percent and `total`, over all questions. With the
+        prefix `HasAns_` they are over questions that have an answer, with
+        `NoAns_` over those that have none.
     """
     exact, partial = question_scores_2_0(predictions, answers)
     groups = {
@@ -123,16 +123,16 @@ def best_thresholds(
     """Returns the best scores that any threshold of no answer could give.
 
     Args:
-        predictions: List of N strings: the best answers, were there one.
+        predictions: List of N strings: the best answers that are not empty.
         null_odds: List of N floats: the empty answer's score minus the best
             answer's.
-        answers: Of each question the right answers, or none.
+        answers: The right answers of each question, maybe none.
 
     Returns:
-        `best_exact` and `best_f1` in percent, and the thresholds that they
-        need, `best_exact_thresh` and `best_f1_thresh`: the answer is to be
-        empty where `null_odds` is greater. As in evaluate-v2.0.py, a
-        threshold is 0.0 where no answer at all is best.
+        `best_exact` and `best_f1` in percent, and the thresholds that give
+        them, `best_exact_thresh` and `best_f1_thresh`: an answer is to be
+        empty if its `null_odds` is greater. As in evaluate-v2.0.py, the
+        threshold is 0.0 if it is best to answer no question at all.
     """
     results = {}
     raw = question_scores_2_0(predictions, answers)
@@ -150,15 +150,15 @@ def tuned_null_threshold(
 ) -> float:
     """Returns the threshold of no answer that gives the best F1.
 
-    It is that of `best_thresholds`, but for two things which that leaves out:
-    no threshold parts questions of equal odds, and where no answer at all is
-    best, the threshold lies below all odds.
+    It differs from `best_thresholds` in two cases, where that is not exact: no
+    threshold separates questions of equal odds, and if it is best to answer no
+    question at all, the threshold lies below all odds.
 
     Args:
-        predictions, null_odds, answers: As of `best_thresholds`.
+        predictions, null_odds, answers: See `best_thresholds`.
     """
     _, partial = question_scores_2_0(predictions, answers)
-    # Of equal odds, what comes last is kept: the score of them all.
+    # For equal odds the dictionary keeps the last sum, which counts them all.
     sums = dict(_sums_by_threshold(predictions, partial, null_odds, answers))
     nothing = math.nextafter(min(null_odds), -math.inf)
     sums = {nothing: sum(not own for own in answers)} | sums
@@ -178,7 +178,7 @@ def _best_threshold(predictions, scores, null_odds, answers):
 def _sums_by_threshold(predictions, scores, null_odds, answers):
     """Yields (threshold, sum of the scores), from the least odds upwards.
 
-    Below all odds no question is answered; at each of them one more is.
+    Below all odds no question is answered; each threshold answers one more.
     """
     score = sum(not own for own in answers)
     order = sorted(range(len(null_odds)), key=lambda index: null_odds[index])
@@ -196,7 +196,7 @@ def question_scores_2_0(
     """Returns every question's scores, from 0 to 1: exact matches and F1s.
 
     Args:
-        predictions, answers: As of `scores_2_0`.
+        predictions, answers: See `scores_2_0`.
     """
     exact, partial = [], []
     for prediction, own in zip(predictions, answers, strict=True):
@@ -207,7 +207,7 @@ def question_scores_2_0(
 
 
 def _f1_2_0(prediction, answer):
-    """F1, where two answers without words agree."""
+    """Returns the F1, by which two answers without words agree."""
     if not normalize_answer(prediction) or not normalize_answer(answer):
         return float(exact_match(prediction, answer))
     return f1(prediction, answer)

@@ -44,8 +44,8 @@ from bert_tf.tasks.task import check_label_column
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "squad"
-# An exported model gives every answer room for so many, and looks at the
-# square of it in every window.
+# An exported model reserves room for this many answers, and in every window
+# combines as many starts with as many ends.
 _MOST_ANSWERS = 1000
 
 _SIZES = (
@@ -59,17 +59,17 @@ _SIZES = (
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SquadTask(Task):
-    """How texts are cut to windows and answers chosen from their logits.
+    """How texts are cut into windows and answers chosen from the logits.
 
     The method is Devlin et al. 2018, sections 4.2 and 4.3.
 
     Args:
         version_2_with_negative: Whether a question may have no answer.
         doc_stride: Pieces from the beginning of one window to the next.
-        max_query_length: Pieces of a question; those beyond are cut off.
-        n_best_size: Candidates kept, of starts, of ends and of answers;
-            1,000 at most.
-        max_answer_length: Pieces of the longest answer.
+        max_query_length: The most pieces of a question; the rest is cut off.
+        n_best_size: How many candidates are kept for starts, for ends and for
+            answers; 1,000 at most.
+        max_answer_length: The most pieces of an answer.
         null_score_diff_threshold: With `version_2_with_negative`, the empty
             answer is predicted if its score exceeds the best span's by more
             than this.
@@ -130,7 +130,7 @@ class SquadTask(Task):
                 f"Received: tune_null_threshold={self.tune_null_threshold}."
             )
         threshold = self.null_score_diff_threshold
-        # As a number of float32, which the answers' scores are.
+        # Within the range of float32, the dtype of the model's scores.
         if type(threshold) not in (int, float) or not abs(threshold) < 2**127:
             raise ValueError(
                 "`null_score_diff_threshold` must be a finite number. "
@@ -145,7 +145,7 @@ class SquadTask(Task):
         return BertSpanPredictor(config, dtype=dtype)
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        # Of the start, or of the end: the two are added to their mean.
+        # Called for starts and for ends: the halves add up to the mean.
         return 0.5 * objectives.cross_entropy(logits, labels)
 
     def soft_losses(
@@ -154,7 +154,7 @@ class SquadTask(Task):
         return 0.5 * super().soft_losses(logits, teacher_logits, temperature)
 
     def compared_logits(self, logits: Tensor, batch: features.Batch) -> Tensor:
-        # Finite: a share of 0 times a difference is 0.
+        # Finite, so that a probability of 0 times a difference is 0.
         return ops.where(
             ops.cast(batch[features.INPUT_MASK], "bool"),
             ops.cast(logits, "float32"),
@@ -162,7 +162,7 @@ class SquadTask(Task):
         )
 
     def uncalibrated(self) -> Self:
-        """Without a threshold that was chosen for other weights, either."""
+        """Returns the task without its temperature and null threshold."""
         return dataclasses.replace(
             super().uncalibrated(), null_score_diff_threshold=0.0
         )
@@ -218,7 +218,7 @@ class SquadTask(Task):
         }
 
     def calibrate(self, examples: SquadExamples, answers: SquadAnswers) -> Self:
-        """Returns the task, if so told with the threshold of the best F1."""
+        """Returns the task, with the best F1's threshold if it is tuned."""
         if not self.tune_null_threshold:
             return self
         assert examples.answers is not None
@@ -230,12 +230,12 @@ class SquadTask(Task):
         return dataclasses.replace(self, null_score_diff_threshold=threshold)
 
     def num_epoch_examples(self, source: WindowSource) -> int:
-        # As google-research/bert has it: an epoch is as many windows as there
-        # are questions.
+        # As in google-research/bert, an epoch has as many windows as there are
+        # questions.
         return len(source.examples)
 
     def training_settings(self, compares_epochs: bool) -> dict[str, Any]:
-        # Epochs are then compared by other scores.
+        # The tuned threshold changes the scores that epochs are compared by.
         if compares_epochs and self.tune_null_threshold:
             return {"tune_null_threshold": True}
         return {}
@@ -280,11 +280,11 @@ class SquadTask(Task):
             is_candidate: bool `[B, L]`: the tokens of the context.
 
         Returns:
-            A dictionary: `starts` and `ends` int32 `[B]`, the first and the
-            last token of the span of the highest score that has
-            `max_answer_length` tokens or fewer; `scores` float32 `[B]`, its
-            two logits' sum, and `null_scores` float32 `[B]`, that of no
-            answer. Where there is no candidate, `scores` is -inf.
+            A dictionary: `starts` and `ends` int32 `[B]`, the first and last
+            token of the likeliest span of at most `max_answer_length` tokens;
+            `scores` float32 `[B]`, the sum of its two logits, or -inf if no
+            span is possible; and `null_scores` float32 `[B]`, the same sum for
+            no answer.
         """
         start_logits = outputs[START_LOGITS]
         end_logits = outputs[END_LOGITS]

@@ -1,6 +1,6 @@
-"""Questions with windows of their texts, made to model inputs in tf.data.
+"""Questions with windows of their texts, turned into model inputs in tf.data.
 
-A text that is too long for one sequence is cut to windows that overlap, each
+A text that is too long for one sequence is cut into overlapping windows, each
 packed with the question: [CLS] question [SEP] window [SEP]. A window is a
 function of (question, text, number), in TensorFlow operations.
 
@@ -25,13 +25,13 @@ from bert_tf.text import packing
 from bert_tf.text.offsets import Offsets
 from bert_tf.text.preprocessor import Preprocessor
 
-# The model's outputs, and the labels: the answer's first and last piece.
+# Names of the outputs and labels, for the answer's first and last piece.
 START_LOGITS = "start_logits"
 END_LOGITS = "end_logits"
 OUTPUTS = (START_LOGITS, END_LOGITS)
-# int32 [B, L]: the numbers of a window's pieces among those of all texts.
+# int32 [B, L]: the numbers of a window's pieces among the pieces of all texts.
 PIECES = "pieces"
-# bool [B, L]: whether no other window has more context round this piece.
+# bool [B, L]: whether no other window has more context around the piece.
 IS_MAX_CONTEXT = "is_max_context"
 
 _COUNTING_BATCH = 256
@@ -43,8 +43,8 @@ class WindowMaker(tf.Module):
     Args:
         preprocessor: A `Preprocessor`; its `max_seq_length` is L.
         task: A `SquadTask`.
-        max_windows: How many windows a text has at most: it ends with the
-            last of them. None for any number.
+        max_windows: How many windows a text has at most; it is cut off after
+            the last one. None for any number.
 
     Raises:
         ValueError: If the longest question leaves no room for the text.
@@ -59,7 +59,7 @@ class WindowMaker(tf.Module):
         super().__init__(name="window_maker")
         special = preprocessor.vocabulary.special
         self._num_special = special.count(2)
-        # Behind [CLS], the question and what parts it from the text.
+        # The text follows [CLS], the question and the tokens between.
         self._context_offset = 1 + special.num_between
         if (
             preprocessor.max_seq_length
@@ -90,14 +90,14 @@ class WindowMaker(tf.Module):
         )
 
     def num_pieces(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns the pieces of each text: string `[N]` to int32 `[N]`."""
+        """Returns the number of pieces of texts, string `[N]`: int32 `[N]`."""
         pieces = self.tokenizer.tokenize(texts).merge_dims(1, 2)
         return tf.cast(pieces.row_lengths(), tf.int32)
 
     def num_windows(
         self, question_pieces: tf.Tensor, context_pieces: tf.Tensor
     ) -> tf.Tensor:
-        """Returns the windows of every question; an empty text has one.
+        """Returns how many windows every question has, at least one.
 
         Args:
             question_pieces: int32 `[B]`, numbers of pieces.
@@ -117,7 +117,7 @@ class WindowMaker(tf.Module):
         """Returns which texts have too many windows, bool `[B]`.
 
         Args:
-            question_pieces, context_pieces: As of `num_windows`.
+            question_pieces, context_pieces: See `num_windows`.
         """
         return self._all_windows(
             question_pieces, context_pieces
@@ -140,9 +140,9 @@ class WindowMaker(tf.Module):
 
         Returns:
             A dictionary: the model inputs, int32 `[B, L]`, and `labels`: the
-            places of the answer's first and last piece in the sequence, int32
-            `[B]` under the names of the model's outputs, 0 where the answer
-            is not wholly in the window.
+            positions of the answer's first and last piece in the sequence,
+            int32 `[B]` under the names of the model's outputs, 0 if the window
+            does not hold the whole answer.
         """
         made = self._make(questions, contexts, windows, spans)
         for value in tf.nest.flatten(made):
@@ -153,7 +153,7 @@ class WindowMaker(tf.Module):
     def tokenize(
         self, questions: tf.Tensor, contexts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Offsets]:
-        """Returns the pieces of questions, and of texts, in one list a row.
+        """Returns the pieces of questions and of texts, one list per row.
 
         Args:
             questions: string `[T]`.
@@ -162,7 +162,7 @@ class WindowMaker(tf.Module):
         Returns:
             RaggedTensor int32 `[T, (pieces)]` of the questions, cut to
             `max_query_length`; the same of the contexts, uncut; and the
-            contexts' `Offsets`, likewise of `[T, (pieces)]`.
+            contexts' `Offsets`, also `[T, (pieces)]`.
         """
         question = self.tokenizer.tokenize(questions).merge_dims(1, 2)
         question = question[:, : self.task.max_query_length]
@@ -187,9 +187,9 @@ class WindowMaker(tf.Module):
 
         Returns:
             A dictionary: the model inputs, int32 `[B, L]`; `pieces` int32
-            `[B, L]`: which value of `context.flat_values` is there, their
-            number where it is none of the text; `is_max_context` bool
-            `[B, L]`.
+            `[B, L]`: the index of each token in `context.flat_values`, or the
+            number of these values if it is not part of the text; and
+            `is_max_context` bool `[B, L]`.
         """
         question = tf.gather(question, rows)
         question_pieces = tf.cast(question.row_lengths(), tf.int32)
@@ -204,7 +204,7 @@ class WindowMaker(tf.Module):
             self.vocabulary,
         )
 
-        # Of every place in the sequence, which piece of the text is there.
+        # Which piece of the text is at each position of the sequence.
         offset = question_pieces + self._context_offset - first
         piece_BL = tf.range(self.max_seq_length) - offset[:, tf.newaxis]
         is_context_BL = (piece_BL >= first[:, tf.newaxis]) & (
@@ -254,15 +254,16 @@ class WindowMaker(tf.Module):
         return room, tf.minimum(room, self.task.doc_stride)
 
     def _window_of_most_context(self, piece_BL, question_pieces, num_pieces):
-        """Returns int32 [B, L]: which window shows a piece best.
+        """Returns int32 [B, L]: the window with most context around a piece.
 
-        Counted are the pieces on its poorer side, and a hundredth of the
-        window's length; of equals the first window.
+        As in google-research/bert, a window's score is the number of pieces on
+        the side with fewer of them, plus 0.01 times the window's length. Of
+        windows with equal scores, the first one is taken.
         """
         room, step = self._room_and_step(question_pieces)
         count = self.num_windows(question_pieces, num_pieces)
-        # A piece is in the last window that begins before it, and in some
-        # before that one: no more than fit side by side.
+        # A piece is in the last window that begins before or at it, and perhaps
+        # in the windows just before that one. This is how many they can be.
         longest = self.max_seq_length - self._num_special
         most = -(-longest // self.task.doc_stride)
         window_BLW = (
@@ -305,9 +306,9 @@ class WindowSource(Source):
 
     @functools.cached_property
     def num_windows(self) -> np.ndarray:
-        """int32 `[N]`: the windows of every question.
+        """int32 `[N]`: how many windows every question has.
 
-        Questions that are too long are counted here, with a warning.
+        Logs a warning with the number of questions that are too long.
         """
         questions = self._num_pieces(self.examples.questions)
         longest = self.maker.task.max_query_length

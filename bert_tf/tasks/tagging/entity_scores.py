@@ -1,9 +1,9 @@
 """Precision, recall and F1 of entities, as conlleval counts them.
 
-An entity is found where first word, last word and type are right. Entities end
-with their sentence. The counts equal conlleval's and those of seqeval in its
-default mode, for tags of every scheme, valid or not; conlleval prints its
-ratios in percent.
+An entity is found if its first word, its last word and its type are right.
+Entities end with their sentence. The counts equal conlleval's, and those of
+seqeval in its default mode, for tags of every scheme, valid or not. conlleval
+prints its ratios in percent.
 """
 
 import collections
@@ -22,11 +22,11 @@ def score_tags(
     """Scores the tags of all sentences.
 
     Args:
-        predicted: Of each sentence the list of its tags.
-        wanted: Likewise, of the same lengths.
+        predicted: The list of tags of each sentence.
+        wanted: The right tags, in lists of the same lengths.
 
     Returns:
-        {name: float}, each in [0, 1] and 0 where it is not defined:
+        {name: float}, each in [0, 1], and 0 where it is not defined:
         `precision`, `recall` and `f1` of all entities together,
         `token_accuracy`, the share of words with the right tag, and for every
         type of entity `<type>_precision`, `<type>_recall` and `<type>_f1`.
@@ -68,7 +68,7 @@ def entity_f1(
     """Returns the F1 of entities, from 0 to 1; 0 where there are none.
 
     Args:
-        found, wanted: Of each sentence the entities, whatever they are.
+        found, wanted: The set of entities of each sentence, in any form.
     """
     num_right = sum(len(a & b) for a, b in zip(found, wanted))
     return _ratio(2 * num_right, sum(map(len, (*found, *wanted))))

@@ -1,15 +1,15 @@
 """Tags of words: how they mark entities, and which entities they mark.
 
-A tag is "O", outside of all entities, or a letter with the entity's type. By
-scheme the same entities are
+A tag is "O", outside of all entities, or a letter with the entity's type. The
+same entities in each scheme:
 
     word    Empire      State       Building    =   ESB
     bio     B-location  I-location  I-location  O   B-location
     iob1    I-location  I-location  I-location  O   I-location
     bioes   B-location  I-location  E-location  O   S-location
 
-In iob1, the form of CoNLL-2003's files, B- parts an entity from one of the same
-type right before it.
+In iob1, the form of CoNLL-2003's files, B- only separates an entity from one of
+the same type right before it.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from bert_tf.tasks.tagging.schemes import SCHEMES
 
 
 class Entity(NamedTuple):
-    """An entity of one sentence: its type, first word, and word after it."""
+    """A sentence's entity: its type, first word, and word after the last."""
 
     type: str
     start: int
@@ -43,7 +43,7 @@ def is_tag(text: str) -> bool:
 
 
 def type_of(tag: str) -> str:
-    """Returns the entity's type, "" of `OUTSIDE`."""
+    """Returns the entity's type, or "" for `OUTSIDE`."""
     return tag[2:]
 
 
@@ -52,32 +52,33 @@ def locate_entities(
 ) -> dict[str, tf.Tensor]:
     """Finds the entities of every row, in TensorFlow's own operations.
 
-    The rule is conlleval's, for tags of all schemes, also where they do not
-    follow theirs: an I- after O, or of another type than the word before,
-    begins an entity. W are the words of all rows, E their entities, K labels.
+    The rule is conlleval's. It is for tags of all schemes, even where they
+    break their scheme: an I- after O, or of another type than the word before,
+    begins an entity. Letters: W words of all rows, E their entities, K labels.
 
     Args:
-        tags: RaggedTensor int32 `[B, (words)]`: numbers of the tags.
-        labels: The tags by their numbers.
+        tags: RaggedTensor int32 `[B, (words)]`: indices in `labels`.
+        labels: The tags.
 
     Returns:
-        A dictionary: `counts` int32 `[B]`, the entities of each row; `types`
-        string `[E]`; `first_words` and `last_words` int32 `[E]`, numbers in
-        the row; `entities` int32 `[W]`, that which a word is of, or -1.
+        A dictionary: `counts` int32 `[B]`, how many entities each row has;
+        `types` string `[E]`; `first_words` and `last_words` int32 `[E]`,
+        numbers in the row; `entities` int32 `[W]`, the number of each word's
+        entity, or -1.
     """
     may_continue_K = np.array([tag[0] in "IE" for tag in labels], bool)
-    # Such a tag leaves its entity open for the next word.
+    # After such a tag the next word may continue the entity.
     may_be_continued_K = np.array([tag[0] in "BI" for tag in labels], bool)
     is_entity_K = np.array([tag != OUTSIDE for tag in labels], bool)
     types_K = [type_of(tag) for tag in labels]
-    # Numbers, not a table of all pairs of tags, which may be many.
+    # Numbers of types, since a table of all pairs of tags may be large.
     _, type_ids_K = np.unique(types_K, return_inverse=True)
     tag_W = tags.flat_values
     place_W = tf.cast(tf.ragged.range(tags.row_lengths()).flat_values, tf.int32)
     before_W = tf.concat([tf.zeros([1], tf.int32), tag_W[:-1]], axis=0)
-    # An empty batch has one value there.
+    # An empty batch would have one value too many.
     before_W = before_W[: tf.size(tag_W)]
-    # Row starts continue nothing, whatever the row before ends with.
+    # A row's first word continues nothing, whatever the row before ends with.
     continues_W = (
         (place_W > 0)
         & tf.gather(may_continue_K, tag_W)
@@ -105,7 +106,7 @@ def locate_entities(
 
 
 def find_entities(sentences: Sequence[Sequence[str]]) -> list[list[Entity]]:
-    """Returns the entities of sentences: of each a list of `Entity`, in order.
+    """Returns the entities of each sentence, lists of `Entity` in order.
 
     Args:
         sentences: Lists of tags.
@@ -138,15 +139,15 @@ def find_entities(sentences: Sequence[Sequence[str]]) -> list[list[Entity]]:
 def in_characters(
     words: Sequence[str], entities: Iterable[Entity]
 ) -> list[Entity]:
-    """Returns entities of words by their characters.
+    """Returns entities with their places in characters instead of words.
 
     Args:
         words: The words of a sentence.
         entities: Its entities.
 
     Returns:
-        The same, with the places of their first character and of the one after
-        their last, in the words joined by a blank each.
+        The same entities, with their first character and the one after their
+        last, in the words joined by blanks.
     """
     lengths = [len(word) for word in words]
     limits = np.cumsum(lengths) + np.arange(len(words))
@@ -160,7 +161,7 @@ def in_characters(
 def make_tags(
     entities: Iterable[Entity], num_words: int, scheme: str
 ) -> list[str]:
-    """Returns the tags of a sentence by a scheme, a list of `num_words`."""
+    """Returns the tags of a sentence in a scheme, a list of `num_words`."""
     tags = [OUTSIDE] * num_words
     previous = None
     for entity in entities:
@@ -181,9 +182,9 @@ def make_tags(
 
 
 def breaches(sentences: Sequence[Sequence[str]], scheme: str) -> list[int]:
-    """Returns the numbers of the words whose tags the scheme has not there.
+    """Returns the numbers of the words whose tags break the scheme.
 
-    They are counted over all sentences, which are lists of tags.
+    Words are counted over all sentences, which are lists of tags.
     """
     wanted = [
         tag
@@ -197,8 +198,8 @@ def breaches(sentences: Sequence[Sequence[str]], scheme: str) -> list[int]:
 def detect_scheme(sentences: Sequence[Sequence[str]]) -> str:
     """Returns the scheme of tagged sentences.
 
-    That is bioes where any tag has E- or S-, else of bio and iob1 the one
-    with fewer breaches; of equals bio.
+    That is bioes if any tag has E- or S-. Otherwise it is bio or iob1,
+    whichever has fewer breaches; bio if both have equally many.
 
     Args:
         sentences: Lists of tags.
@@ -214,11 +215,11 @@ def make_labels(
 ) -> tuple[str, ...]:
     """Returns all tags that a scheme has for the types in some sentences.
 
-    Those that do not occur are among them: the B- of a type in iob1 may come
+    They include tags that do not occur: in iob1, the B- of a type may occur
     first in the development set.
 
     Returns:
-        A tuple: "O", and by the types' names the scheme's tags of each.
+        A tuple: "O", then the scheme's tags of each type, sorted by type.
     """
     types = {type_of(tag) for tags in sentences for tag in tags} - {""}
     return (

@@ -1,8 +1,8 @@
-"""CoNLL's column files: tagged words read, and predictions appended.
+"""Reads tagged words from CoNLL's column files, and appends predictions.
 
-A line is a word with its columns, separated by tabs or by spaces; an empty
-line ends a sentence, and so does one that begins with -DOCSTART-. A line that
-begins with # and is no such row is a comment.
+A line is a row: a word with its columns, separated by tabs or by spaces. An
+empty line ends a sentence, and so does one that begins with -DOCSTART-. A line
+that begins with # and is not a valid row is a comment.
 """
 
 import dataclasses
@@ -25,15 +25,15 @@ from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging import entity_tags
 
 _DOCUMENT_START = "-DOCSTART-"
-# What the files of a folder may be called: "train.conll", "train", ...
+# What a file's name may end with: "train.conll", "train", ...
 _SUFFIXES = (".conll", ".txt", ".tsv", "")
-# The first of these that there is; the others are those of CoNLL-2003's sets.
+# The first name that exists is taken; the later ones are CoNLL-2003's.
 _NAMES = {
     TRAIN: ("train", "eng.train"),
     DEV: ("dev", "valid", "testa", "eng.testa"),
     TEST: ("test", "testb", "eng.testb"),
 }
-# What a file of CoNLL-U Plus begins with: the names of its columns.
+# The beginning of a CoNLL-U Plus file; the names of its columns follow.
 _COLUMN_NAMES = "# global.columns ="
 # The name of the appended column, in a file whose columns have names.
 _PREDICTED = "predicted"
@@ -41,10 +41,10 @@ _PREDICTED = "predicted"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingExamples:
-    """Sentences of words, with their tags or without.
+    """Sentences of words, with or without their tags.
 
     Args:
-        path: Where they are from; messages name it.
+        path: Where they come from; messages name it.
         words: The words of all sentences, W strings.
         tags: Their tags, or None.
         row_lengths: int32 `[N]`: the number of words of every sentence.
@@ -67,7 +67,7 @@ class TaggingExamples:
         return len(self.row_lengths)
 
     def by_sentence(self, values: Any) -> list[list]:
-        """Returns lists, one a sentence, of W values of the words."""
+        """Splits W values, one per word, into one list per sentence."""
         limits = np.cumsum(self.row_lengths)
         return [
             list(values[limit - length : limit])
@@ -75,11 +75,11 @@ class TaggingExamples:
         ]
 
     def tag_ids(self, labels: Sequence[str]) -> np.ndarray:
-        """Returns the numbers of the tags among some labels, int32 `[W]`.
+        """Returns the indices of the tags in `labels`, int32 `[W]`.
 
         Raises:
-            ValueError: If a tag is none of them; the message names file and
-                line.
+            ValueError: If a tag is not in `labels`; the message names file
+                and line.
         """
         assert self.tags is not None
         ids = {label: index for index, label in enumerate(labels)}
@@ -132,11 +132,11 @@ def find_file(data_dir: str, split: str) -> str:
 
 
 def is_column_file(path: files.AnyPath) -> bool:
-    """Returns whether a file has the form of tagged words, not that of texts.
+    """Returns whether a file has tagged words, rather than texts.
 
-    It has if more than half of its rows have columns and the last is a tag, as
-    `read_columns` takes it; so neither a damaged row nor a sentence that ends
-    with "vitamin B-12" decides. Texts need not be valid UTF-8.
+    It does if more than half of its rows have two or more columns, the last of
+    which is a tag. So neither a damaged row nor a sentence that ends with
+    "vitamin B-12" decides. The file need not be valid UTF-8.
     """
     text = files.read_bytes(path).decode(errors="replace")
     rows = [
@@ -149,7 +149,7 @@ def is_column_file(path: files.AnyPath) -> bool:
 
 
 def parse_column(text: str | None, default: int) -> int | str:
-    """Returns a column's number, or else its name, as a flag gives it."""
+    """Returns the column that a flag gives: its number, otherwise its name."""
     if text is None:
         return default
     try:
@@ -166,25 +166,25 @@ def read_columns(
 ) -> TaggingExamples:
     """Reads a column file.
 
-    Blanks around a tag, which there may be between tabs, are no part of it;
-    how many tags had some is logged.
+    Blanks around a tag, which are possible between tabs, are stripped; the log
+    tells how many tags had some.
 
     Args:
         path: The file.
-        token_column: Number of the column of words, from 0, or from -1
-            backwards, or its name: the first line then holds the names, alone
-            or after "# global.columns =".
-        tag_column: Likewise, of the tags.
-        has_tags: Whether the tags are read. If not, there may be no column of
-            them; a name still says that the first line holds names.
+        token_column: The column of words: its number from 0, or from -1
+            backwards; or its name, in which case the first line holds the
+            names, alone or after "# global.columns =".
+        tag_column: Likewise, the column of tags.
+        has_tags: Whether to read the tags. If not, their column may be
+            missing; a name still says that the first line holds names.
 
     Returns:
         `TaggingExamples`, with tags if they are read.
 
     Raises:
-        ValueError: If the file is missing, not UTF-8 or without sentences, a
-            row has another number of columns than the first, or no word, or a
-            tag that is none. The message names file and line.
+        ValueError: If the file is missing, not UTF-8 or without sentences, or
+            a row has another number of columns than the first, no word, or an
+            invalid tag. The message names file and line.
     """
     lines = files.read_text(path).removeprefix("\ufeff").split("\n")
     lines = [line.removesuffix("\r") for line in lines]
@@ -229,24 +229,25 @@ def from_rows(
     has_tags: bool = True,
     labels: Sequence[str] = (),
 ) -> TaggingExamples:
-    """Makes examples of sentences that are not lines of a file.
+    """Makes examples from sentences that are not lines of a file.
 
-    Blanks around a tag are no part of it; how many had some is logged.
-    Sentences without words are left out; that, too, is logged.
+    Blanks around tags are stripped, and sentences without words are left out.
+    The log tells how many of each there were.
 
     Args:
-        name: Where they are from; messages name it.
+        name: Where the rows come from; messages name it.
         rows: Yields a string that names the row, the list of its words, and
-            that of its tags, or None.
+            the list of its tags or None.
         has_tags: Whether the examples get the tags.
-        labels: Which tags there may be; none for all that are tags.
+        labels: The tags that are allowed; empty for all valid ones.
 
     Returns:
-        `TaggingExamples` with lines of words, with the tags if there are.
+        `TaggingExamples` with lines of words, and of their tags if there are
+        any.
 
     Raises:
-        ValueError: If there are no sentences, or a row has another number of
-            tags than of words, what is no tag, or an empty word.
+        ValueError: If there are no sentences, a word is empty, or the tags of
+            a row are not one valid tag for each word.
     """
     words, tags, row_lengths = [], [], []
     lines: list[str] = []
@@ -257,7 +258,7 @@ def from_rows(
         if "" in words_of_row:
             number = words_of_row.index("") + 1
             raise ValueError(f"{where}: the word {number} is empty.")
-        # In a line there is room for no more than one word and tag.
+        # A tab or a line end would split the line of a word and its tag.
         lines_of_row = [re.sub(r"[\t\n]", " ", word) for word in words_of_row]
         if tags_of_row is not None:
             stripped = [tag.strip() for tag in tags_of_row]
@@ -276,7 +277,7 @@ def from_rows(
         raise ValueError(f"{name}: there are no sentences in it.")
     class_names.log_stripped(name, num_stripped)
     if without_words:
-        # Predictions are then of fewer sentences than there are rows.
+        # There are then predictions for fewer sentences than rows.
         logging.warning(
             "%s: left out %d row%s without words, the first %s.",
             name,
@@ -300,9 +301,9 @@ def write_predictions(
 ) -> None:
     """Writes the lines that were read, each row with its predicted tag.
 
-    So the last two columns of a file whose last column are the tags are what
-    conlleval reads. Lines of -DOCSTART- that are no words get "O". Whole or
-    not at all.
+    If the tags were in the last column, the last two columns are now what
+    conlleval reads. -DOCSTART- lines get "O", unless they are words. The file
+    is written whole or not at all.
 
     Args:
         path: The file.
@@ -310,7 +311,7 @@ def write_predictions(
         tags: The predicted tags of all words, W strings.
     """
     lines = list(examples.lines)
-    # A table's words may begin so too.
+    # Words of a table may begin like this, too.
     word_lines = {*examples.line_indices.tolist()}
     for index, line in enumerate(lines):
         if line.startswith(_DOCUMENT_START) and index not in word_lines:
@@ -326,7 +327,7 @@ def write_predictions(
 
 
 class _Layout:
-    """How the lines of one file are divided."""
+    """How the lines of one file are divided into columns."""
 
     def __init__(self, path, lines, token_column, tag_column, has_header):
         self._path = path
@@ -353,12 +354,12 @@ class _Layout:
             self._tag_index = self._index(tag_column, header)
             if first and self._tag_index == self._token_index:
                 raise ValueError(
-                    f"{path}: the column of tags must be another than that of "
-                    f"the words. Received a row: {files.shortened(first)}."
+                    f"{path}: the columns of tags and of words must be "
+                    f"different. Received a row: {files.shortened(first)}."
                 )
 
     def row(self, index):
-        """Returns (word, tag or None) of a line, or None if it is no row."""
+        """Returns (word, tag or None) of a line, or None if it is not a row."""
         line = self._lines[index]
         if _is_blank(line) or line.startswith(_DOCUMENT_START):
             return None
@@ -388,14 +389,14 @@ class _Layout:
         raise ValueError(f"{where} the word is empty.")
 
     def ends_sentence(self, index):
-        """Returns whether a line that is no row parts sentences."""
+        """Returns whether a line that is not a row ends a sentence."""
         line = self._lines[index]
         return _is_blank(line) or line.startswith(_DOCUMENT_START)
 
     def _split(self, line):
         if self.separator == "\t":
             return line.split("\t")
-        # Not str.split(): a word may be or hold a no-break space.
+        # Not str.split(): a word may be or contain a no-break space.
         return re.split(r"[ \t]+", line.strip(" \t"))
 
     def _split_header(self, line):

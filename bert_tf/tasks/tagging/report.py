@@ -1,4 +1,4 @@
-"""What a report tells of tagged words."""
+"""The sections of a report on tagged words."""
 
 import collections
 import itertools
@@ -12,10 +12,10 @@ from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging.files import TaggingExamples
 from bert_tf.tasks.task import Task
 
-# Those of all entities together: those of the types have a table.
+# The scores of all entities together; those by type have a table.
 SCORES = ("eval_precision", "eval_recall", "eval_f1", "eval_token_accuracy")
 
-# Words that are shown before and after those of a wrong entity.
+# Words that are shown before and after a wrong entity.
 _WORDS_AROUND = 8
 _MAX_WORDS = 80
 
@@ -33,7 +33,7 @@ def sections(
     Returns:
         A list of (heading, Markdown): the scores of every type of entity; the
         confusion matrix of the words by the types of their tags; and the
-        sentences with most wrong entities.
+        sentences with the most wrong entities.
     """
     sentences = list(zip(*map(examples.by_sentence, (tags, examples.tags))))
     num_found, num_wanted = (collections.Counter[str]() for _ in range(2))
@@ -76,7 +76,7 @@ def _types(num_wanted, num_found, scores):
 def _confusion(task, examples, tags):
     types = {entity_tags.type_of(tag) for tag in task.labels} - {""}
     names = [*sorted(types), entity_tags.OUTSIDE]
-    # A type may be named O, too: only the tags' own strings are different.
+    # A type may be named O, too; only the tag "O" is outside.
     ids = {
         tag: names.index(entity_tags.type_of(tag))
         for tag in task.labels
@@ -110,7 +110,7 @@ def _worst(examples, entities, num_wrong):
 
 
 def _shown_words(words, entities):
-    """Returns the words about some entities, theirs bold, for a cell."""
+    """Returns a cell: the words around some entities, which are bold."""
     is_inside, is_near = np.zeros([2, len(words)], bool)
     for entity in entities:
         is_inside[entity.start : entity.limit] = True

@@ -1,7 +1,7 @@
-"""The family of tagging tasks: entities in sentences, a tag a word.
+"""The family of tagging tasks: entities in sentences, one tag per word.
 
 The method is Devlin et al. 2018, section 5.3: a word's tag is predicted from
-its first piece, without any rule of which tag may follow which.
+its first piece, without any rule about which tag may follow which.
 """
 
 import dataclasses
@@ -44,7 +44,8 @@ class TaggingTask(Task):
     """Which tags a model gives to words (Devlin et al. 2018, section 5.3).
 
     Args:
-        scheme: One of `entity_tags.SCHEMES`: how training's tags mark entities.
+        scheme: One of `entity_tags.SCHEMES`: how the training tags mark
+            entities.
         labels: The tags by class id; one is "O".
 
     Raises:
@@ -66,7 +67,7 @@ class TaggingTask(Task):
     source = TaggingSource
 
     scheme: str
-    # Not the base's value, but one that must be given.
+    # A required field, unlike the base's default.
     labels: tuple[str, ...] = dataclasses.field()
 
     def __post_init__(self):
@@ -100,7 +101,7 @@ class TaggingTask(Task):
         return BertTokenClassifier(config, len(self.labels), dtype=dtype)
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        # Any loss will do where the label is `IGNORED`.
+        # Any loss will do where the label is `IGNORED`: its weight is 0.
         return objectives.cross_entropy(logits, ops.maximum(labels, 0))
 
     def weights(self, labels: Tensor) -> Tensor:
@@ -112,8 +113,8 @@ class TaggingTask(Task):
         """Returns the `TaggingExamples` of a column file, or of a table.
 
         A table (see `columns.read`) has a column `words`, lists of strings,
-        and one of their tags, `tags` if it is not named. Of a column file it
-        is the last one, or as `files.read_columns` has it.
+        and a column of their tags, called `tags` by default. In a column file
+        the tags are in the last column by default; see `files.read_columns`.
         """
         if not columns.may_have_lists(data):
             column = -1 if label_column is None else label_column
@@ -173,7 +174,7 @@ class TaggingTask(Task):
         examples: TaggingExamples,
         answers: list[str],
     ) -> str:
-        """Writes the file of words with a column of tags."""
+        """Writes the lines that were read, with a column of tags added."""
         path = os.path.join(output_dir, f"{split}_predictions.txt")
         tagging_files.write_predictions(path, examples, answers)
         return f"{len(answers)} tags in {path}"
@@ -181,18 +182,18 @@ class TaggingTask(Task):
     def decode(self, logits: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         """Finds the entities of every row, in TensorFlow's own operations.
 
-        What is an entity is `entity_tags.locate_entities`'s to say.
+        `entity_tags.locate_entities` says what an entity is.
 
         Args:
-            logits: RaggedTensor float32 `[B, (words), num_labels]`: those of
-                every word's first piece.
+            logits: RaggedTensor float32 `[B, (words), num_labels]`: the logits
+                of every word's first piece.
 
         Returns:
-            A dictionary: `num_entities` int32 `[B]`, and `[B, E]`, filled up
-            to the most of a row, `labels` string, the types ("" beyond a row's
-            entities); `first_words` and `last_words` int32, numbers in the
-            row (-1 beyond); `scores` float32, the least of the probabilities
-            of the entity's tags (0 beyond).
+            A dictionary: `num_entities` int32 `[B]`; and, with E the most
+            entities of a row, `[B, E]`: `labels` string, the types ("" beyond
+            a row's entities); `first_words` and `last_words` int32, numbers in
+            the row (-1 beyond); `scores` float32, the lowest probability of
+            the entity's tags (0 beyond).
         """
         tag_W = tf.argmax(logits.flat_values, axis=-1, output_type=tf.int32)
         found = entity_tags.locate_entities(
@@ -222,7 +223,7 @@ class TaggingTask(Task):
 def tuned_task(folder: str) -> TaggingTask:
     """Returns the `TaggingTask` of a model folder.
 
-    One that transformers wrote has no task.json: there the tags are the names
+    A folder that transformers wrote has no task.json. Its tags are the names
     of the classes in config.json.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tagged words of TensorFlow Datasets, as if read from a column file."""
+"""Tagged words from TensorFlow Datasets, as if read from a column file."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _SPLIT_NAMES = {
     source.TEST: ("test",),
 }
 _TOKENS = "tokens"
-# What the feature of the entities' tags is called.
+# Names that the feature of the entities' tags may have.
 _TAGS = ("ner", "ner_tags", "tags")
 
 
@@ -26,21 +26,21 @@ def read(
     """Reads a split of a prepared set.
 
     Args:
-        builder: Of `prepared_sets.open_builder`.
+        builder: From `prepared_sets.open_builder`.
         split: `source.TRAIN`, `DEV` or `TEST`.
         token_column: The feature of words: a sequence of strings. `tokens` if
             None.
         tag_column: The feature of tags: a sequence of classes or strings.
             `ner`, `ner_tags` or `tags` if None.
-        has_tags: Whether there must be tags. If not, those that there are stand
-            in the lines of the predictions.
+        has_tags: Whether there must be tags. If not, any tags that there are
+            go into the lines of the predictions.
 
     Returns:
         `TaggingExamples` with lines of words and tags.
 
     Raises:
-        ValueError: If there is no such split or feature, or a row has another
-            number of tags than of words, what is no tag, or a word without.
+        ValueError: If there is no such split or feature, a word is empty, or
+            the tags of a row are not one valid tag for each word.
     """
     find_feature = prepared_sets.find_feature
     token_column = find_feature(builder, [token_column or _TOKENS])
@@ -55,7 +55,7 @@ def read(
     def tag_of(tag):
         if names is None:
             return tag.decode("utf-8")
-        # TensorFlow Datasets has -1 for what has no label.
+        # TensorFlow Datasets has -1 for a missing label.
         return names[tag] if 0 <= tag < len(names) else ""
 
     rows = []
@@ -67,6 +67,6 @@ def read(
         words = [word.decode("utf-8") for word in example[token_column]]
         rows.append((f"{name}, row {number}", words, tags))
     if not has_tags and not all(all(tags or ()) for _, _, tags in rows):
-        # All lines of the predictions have as many columns.
+        # All lines of the predictions must have the same number of columns.
         rows = [(where, words, None) for where, words, _ in rows]
     return files.from_rows(name, rows, has_tags)

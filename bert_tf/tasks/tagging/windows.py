@@ -1,10 +1,9 @@
-"""Sentences with windows of their pieces, made to model inputs in tf.data.
+"""Windows of sentences, turned into model inputs in tf.data.
 
-A word may be many pieces, of which the first one is given the word's tag. A
-sentence of more pieces than a sequence takes is cut to windows, each half a
-window after the one before, and every word is tagged in the window that shows
-most on both sides of its first piece: in training, in evaluation and when
-served.
+A word may have many pieces; the first one is given the word's tag. A sentence
+that is too long for one sequence is cut into windows, each half a window after
+the one before. A word is tagged in the window with the most context on both
+sides of its first piece. This is the same in training, evaluation and serving.
 
 Letters: B windows, L sequence length, W words of all sentences of a batch.
 """
@@ -25,11 +24,11 @@ from bert_tf.tasks.tagging.files import TaggingExamples
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 
-# The label of a token that is no word's first piece.
+# The label of a token that is not a word's first piece.
 IGNORED = -1
 
 _COUNTING_BATCH = 8192
-# Logits of places beyond a trimmed batch.
+# Logits at positions beyond a trimmed batch.
 _PADDING_LOGIT = -1e9
 
 
@@ -39,7 +38,7 @@ class WindowMaker(tf.Module):
     Args:
         preprocessor: A `Preprocessor`; its `max_seq_length` is L.
         max_windows: How many windows a sentence has at most; None for any
-            number. Words that begin beyond the last one are not tagged.
+            number. Words that begin after the last one are not tagged.
 
     Raises:
         ValueError: If there is no room for a piece.
@@ -77,9 +76,10 @@ class WindowMaker(tf.Module):
         )
 
     def num_windows(self, num_pieces: tf.Tensor) -> tf.Tensor:
-        """Returns the windows of sentences of so many pieces, int32 `[N]`.
+        """Returns how many windows sentences have, int32 `[N]`.
 
-        One without any piece has one.
+        Args:
+            num_pieces: int32 `[N]`; a sentence without pieces has one window.
         """
         num_pieces = tf.minimum(num_pieces, self.max_pieces)
         left = tf.maximum(num_pieces - self.room, 0)
@@ -90,16 +90,16 @@ class WindowMaker(tf.Module):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns in which window, and where in it, a piece is tagged.
 
-        That is the window with the most pieces on the poorer side of it, of
-        equals the first one.
+        That is the window with the most pieces on the side where it has fewer
+        of them; of equal windows, the first one.
 
         Args:
             piece: int32 `[N]`: the piece's number in its sentence, less than
                 `max_pieces`.
-            num_pieces: int32 `[N]`: how many that sentence has.
+            num_pieces: int32 `[N]`: how many pieces that sentence has.
 
         Returns:
-            Two int32 `[N]`: the window's number, and the place in the
+            Two int32 `[N]`: the window's number, and the position in the
             sequence.
         """
         # A piece is in two windows at most: a window is no longer than two
@@ -115,7 +115,7 @@ class WindowMaker(tf.Module):
         return window, piece - window * self.step + 1
 
     def _context(self, piece, window, num_pieces):
-        """Returns the pieces on the poorer side, negative if not inside."""
+        """Returns the pieces on the side with fewer, negative if not inside."""
         left = piece - window * self.step
         length = tf.minimum(num_pieces - window * self.step, self.room)
         context = tf.minimum(left, length - 1 - left)
@@ -135,8 +135,8 @@ class WindowMaker(tf.Module):
             pieces: RaggedTensor int32 `[N, (pieces)]`, of sentences.
             rows: int32 `[B]`: which sentence each window is of.
             windows: int32 `[B]`: the windows' numbers.
-            first_pieces: int32 `[B]`: what number in its sentence the first of
-                a row's pieces has, if they do not begin with the sentence.
+            first_pieces: int32 `[B]`: the number in its sentence of the first
+                of a row's pieces, if the row does not begin the sentence.
         """
         start = windows * self.step - first_pieces
         left = tf.gather(tf.cast(pieces.row_lengths(), tf.int32), rows) - start
@@ -149,13 +149,13 @@ class WindowMaker(tf.Module):
         """Makes one window of each sentence.
 
         Args:
-            words: RaggedTensor string `[B, (words)]`: those of which a piece
-                is in the window, or more of the sentence.
+            words: RaggedTensor string `[B, (words)]`: the words that have a
+                piece in the window, or more of the sentence.
             tag_ids: RaggedTensor int32 `[B, (words)]`.
             windows: int32 `[B]`: the windows' numbers.
-            first_pieces: int32 `[B]`: how many pieces of the sentence are
+            first_pieces: int32 `[B]`: how many pieces of the sentence come
                 before these words.
-            num_pieces: int32 `[B]`: how many the whole sentence has.
+            num_pieces: int32 `[B]`: how many pieces the whole sentence has.
 
         Returns:
             A dictionary: the model inputs and `labels`, int32 `[B, L]`: the
@@ -168,7 +168,7 @@ class WindowMaker(tf.Module):
         return made
 
     def _make_windows(self, words, tag_ids, windows, first_pieces, num_pieces):
-        # A word of controls alone has none.
+        # A word of nothing but control characters has no pieces.
         pieces_of_words = self.tokenizer.tokenize(words.flat_values).merge_dims(
             1, 2
         )
@@ -192,7 +192,7 @@ class WindowMaker(tf.Module):
         )
         index = tf.boolean_mask(tf.stack([row_W, place_W], 1), is_here_W)
         shape = tf.stack([tf.size(windows), self.max_seq_length])
-        # Labels less `IGNORED`, which all others then are.
+        # Scatter labels minus `IGNORED`: zeros then become `IGNORED`.
         labels_BL = tf.scatter_nd(
             index,
             tf.boolean_mask(tag_ids.flat_values, is_here_W) - IGNORED,
@@ -223,12 +223,12 @@ class TaggingSource(Source):
     maker: WindowMaker
 
     def __post_init__(self):
-        # Wrong tags are told before anything else is done.
+        # Report wrong tags before anything else is done.
         self._tag_ids  # noqa: B018
 
     @functools.cached_property
     def num_windows(self) -> np.ndarray:
-        """int32 `[N]`: the windows of every sentence."""
+        """int32 `[N]`: how many windows every sentence has."""
         return self.maker.num_windows(self._pieces_of_sentences).numpy()
 
     @functools.cached_property
@@ -248,9 +248,9 @@ class TaggingSource(Source):
     def word_ranges(self) -> tuple[np.ndarray, np.ndarray]:
         """Two int32 `[num_examples]`: which words have a piece in a window.
 
-        They are those of the sentence from the first number on, below the
-        second, as numbers of all words. To make the whole sentence anew for
-        each of its windows would cost the square of its length.
+        They are the words from the first number up to, but not including, the
+        second; words are counted over all sentences. To tokenize the whole
+        sentence for each of its windows would cost the square of its length.
         """
         sentences, windows = self.arrays["sentence"], self.arrays["window"]
         num_pieces = self._pieces_of_sentences[sentences]
@@ -259,7 +259,7 @@ class TaggingSource(Source):
         limit = first + np.minimum(left, self.maker.room)
         first_words = np.searchsorted(self._word_starts[1:], first, "right")
         limits = np.searchsorted(self._word_starts[:-1], limit, "left")
-        # A sentence without a piece has none of them.
+        # In a sentence without pieces no word has one.
         limits = np.maximum(limits, first_words)
         return first_words.astype(np.int32), limits.astype(np.int32)
 
@@ -304,7 +304,7 @@ class TaggingSource(Source):
 
         Returns:
             float32 `[W, num_labels]`, an array, and bool `[W]`: which words
-            have a piece that is in a window. The logits of the others mean
+            have their first piece in a window. The logits of the others mean
             nothing.
         """
         num_pieces = self._pieces_of_words
@@ -319,7 +319,7 @@ class TaggingSource(Source):
             tf.constant(self._pieces_of_sentences[sentence], tf.int32),
         )
         windows_before = np.cumsum(self.num_windows) - self.num_windows
-        # A word without piece may come to lie after its sentence's end.
+        # The place of a word without pieces may be after its sentence's end.
         place = np.where(has_piece, place, 0)
         row = windows_before[sentence] + np.where(has_piece, window, 0)
         return logits[row, place], has_piece
@@ -327,10 +327,10 @@ class TaggingSource(Source):
     def predict(self, logits: np.ndarray) -> list[str]:
         """Returns the likeliest tags of all words, a list of W strings.
 
-        A word without a piece is outside of all entities.
+        A word that no window tags is outside of all entities.
 
         Args:
-            logits: As of `word_logits`.
+            logits: See `word_logits`.
         """
         logits_WK, has_piece = self.word_logits(logits)
         return [
@@ -339,10 +339,10 @@ class TaggingSource(Source):
         ]
 
     def loss(self, logits: np.ndarray) -> float:
-        """Returns the mean loss of the words that have a piece, a float.
+        """Returns the mean loss of the words that a window tags, a float.
 
         Args:
-            logits: As of `word_logits`.
+            logits: See `word_logits`.
         """
         logits_WK, has_piece = self.word_logits(logits)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
@@ -365,13 +365,13 @@ class TaggingSource(Source):
 
     @functools.cached_property
     def _word_starts(self):
-        """int64 [W + 1]: the pieces before every word, and all of them."""
+        """int64 [W + 1]: how many pieces come before every word, and in all."""
         sums = np.cumsum(self._pieces_of_words, dtype=np.int64)
         return np.concatenate([[0], sums])
 
     @functools.cached_property
     def _sentence_starts(self):
-        """int64 [N]: the pieces before every sentence."""
+        """int64 [N]: how many pieces come before every sentence."""
         limits = np.cumsum(self.examples.row_lengths)
         return self._word_starts[limits - self.examples.row_lengths]
 

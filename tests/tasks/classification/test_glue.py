@@ -365,7 +365,7 @@ def test_blanks_round_labels_are_left_out_and_counted(tmp_path, caplog):
         examples = tsv.read_tsv(path, tsv_file, YES_NO.labels)
         assert examples.labels.tolist() == [0, 0, 1]
     # Once a file.
-    assert caplog.text.count("took off the blanks around 2 of the labels") == 1
+    assert caplog.text.count("stripped the blanks around 2 of the labels") == 1
     # A model that was tuned to classes with blanks keeps them.
     examples = tsv.read_tsv(path, tsv_file, (" no", "no", "yes"))
     assert examples.labels.tolist() == [1, 0, 2]
@@ -467,7 +467,7 @@ def test_a_csv_is_taken_where_there_is_no_tsv(tmp_path, caplog):
     write(tmp_path / "dev.csv", "t,c", "a,yes")
     with caplog.at_level("INFO", "absl"):
         assert task_files.read(tmp_path, "dev").labels.tolist() == [0]
-    assert "dev.tsv is read, and not" in caplog.text
+    assert "dev.tsv, not " in caplog.text
     # GLUE's files are of one form.
     cola = glue_files.glue_task("CoLA")
     assert cola.path(tmp_path, "train") == str(tmp_path / "train.tsv")
@@ -535,7 +535,7 @@ def test_task_json_of_mrpc():
         ({"labels": [0, 1]}, "`labels` must be a list of names"),
         ({"metrics": ["pearson"]}, "`metrics` of a classification"),
         ({"metrics": []}, "`metrics` of a classification"),
-        ({"name": ""}, "`name` must be a name"),
+        ({"name": ""}, "`name` must be a non-empty string"),
         ({"extra": 1}, "must have the keys"),
     ],
 )

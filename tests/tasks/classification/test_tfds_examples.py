@@ -127,7 +127,7 @@ def test_stored_set_with_names_of_classes(stored, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         examples = tfds_examples.read(builder, "train", task, "team")
     assert examples.labels.tolist() == [2, 0, 1]
-    assert "it, law, sales are taken to be, in this order, 0, 1, 2" in (
+    assert "it, law, sales are assumed to be, in this order, 0, 1, 2" in (
         caplog.text
     )
 
@@ -146,7 +146,7 @@ def test_a_set_whose_classes_are_numbers_has_them_in_order(
     with caplog.at_level("WARNING", logger="absl"):
         examples = tfds_examples.read(builder, "train", task, "team")
     assert examples.labels.tolist() == [2, 0, 1]
-    assert "are taken to be, in this order, x, y, z" in caplog.text
+    assert "are assumed to be, in this order, x, y, z" in caplog.text
 
 
 def test_texts_may_have_other_names_than_in_training(stored):
@@ -180,7 +180,7 @@ def test_stored_set_with_scores(stored):
             "must be a feature 'topic'. Received",
         ),
         ("subject", "group", "abc", "train", "must be a feature 'group'"),
-        ("subject", "urgency", "abc", "train", "must be one of classes"),
+        ("subject", "urgency", "abc", "train", "must have classes"),
         (
             "subject",
             "team",
@@ -193,7 +193,7 @@ def test_stored_set_with_scores(stored):
             "team",
             "abc",
             "train",
-            "must be a, b, c, in any order. .* it, law, sales. Give --labels",
+            "must be a, b, c, in any order. .* it, law, sales. To train, give",
         ),
         (
             "subject",

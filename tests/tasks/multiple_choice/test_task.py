@@ -176,7 +176,7 @@ def test_blanks_around_labels_are_taken_off_and_counted(tmp_path, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         examples = multiple_choice_files.read_choices(path)
     assert examples.labels.tolist() == [1, 0]
-    assert "a.tsv: took off the blanks around 1 of the labels" in caplog.text
+    assert "a.tsv: stripped the blanks around 1 of the labels" in caplog.text
 
 
 @pytest.mark.parametrize(

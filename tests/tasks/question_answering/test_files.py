@@ -107,7 +107,7 @@ def test_questions_without_answer_are_of_version_2(write):
     assert examples.answers == (("capital",), ())
     with pytest.raises(
         ValueError,
-        match=r"qas\[1\].answers must have an answer in training, but with ver",
+        match=r"qas\[1\].answers must have an answer in training, except",
     ):
         squad_files.read_squad(write(content), False, True)
 
@@ -199,7 +199,7 @@ def damage(*keys, value=None):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], r"the whole must be an object. Received: \[\]"),
+        ([], r"the top level must be an object. Received: \[\]"),
         (damage("data"), "data is missing"),
         (damage("data", value={"a": 1}), "data must be a list. Received: {'a'"),
         (
@@ -226,7 +226,7 @@ def damage(*keys, value=None):
         ),
         (
             damage("data", 1, "paragraphs", 0, "qas", 0, "id", value="q2"),
-            r"data\[1\].paragraphs\[0\].qas\[0\].id must be there once. "
+            r"data\[1\].paragraphs\[0\].qas\[0\].id must be unique. "
             "Received: id='q2'",
         ),
         (

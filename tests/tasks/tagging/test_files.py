@@ -141,7 +141,7 @@ def test_a_name_of_the_tags_tells_of_a_header_where_none_are_read(
         ("a\tO\nb c O\n", (), "line 2: a row must have 2 columns. Received: 1"),
         ("a O\n\nb NN\n", (), "line 3: the tag must be O, .* Received: 'NN'"),
         ("a\tO\n\tO\n", (), "line 2: the word is empty"),
-        ("a\n", (), "the column of tags must be another .* 'a'"),
+        ("a\n", (), "columns of tags and of words must be different.* 'a'"),
         ("a O\n", (0, 2), "must have a column 2. Received: 2 columns"),
         (
             "a O\n",
@@ -180,7 +180,7 @@ def test_blanks_around_tags_are_taken_off_and_counted(write, caplog):
         )
     assert examples.tags == ("B-x", "O", "B-x", "B-x y")
     assert (
-        "file.conll: took off the blanks around 2 of the labels" in caplog.text
+        "file.conll: stripped the blanks around 2 of the labels" in caplog.text
     )
 
 

@@ -66,7 +66,7 @@ def read(name, folder, *arguments, **options):
 def test_stored_set_is_read(stored, tmp_path, name, caplog):
     with caplog.at_level("WARNING", logger="absl"):
         examples = read(name, stored, TRAIN)
-    told = "train: took off the blanks around 4 of the labels" in caplog.text
+    told = "train: stripped the blanks around 4 of the labels" in caplog.text
     assert told == (name == "blanks")
     assert examples.words == ("a", "b\tc", "é", "d")
     assert examples.tags == ("O", "B-x", "I-x", "B-x")
