@@ -73,7 +73,7 @@ REFUSALS = {
         "--learning_rate=-1",
     ),
     "run_distillation": (
-        "`losses` must be different ones of soft_targets, masked_lm, ",
+        "`losses` must be different names from soft_targets, masked_lm, ",
         "--teacher=no/where",
         "--input_file=a",
         "--output_dir=no/where",

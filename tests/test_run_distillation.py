@@ -211,7 +211,7 @@ REFUSED = {
     ),
     "loss of records": (
         {"data_dir": "a", "losses": "masked_lm"},
-        "must be different ones of soft_targets, labels, cosine",
+        "must be different names from soft_targets, labels, cosine",
     ),
     "precision of no teacher": (
         {
@@ -253,7 +253,7 @@ def test_wrong_flags_are_refused_in_a_line(case, tmp_path, run_program):
         (
             "tuned",
             {"train_file": "{folder}/train.tsv", "student_layers": "2"},
-            "`student_layers` must be of the teacher's layers, 0 to 1.",
+            "`student_layers` must be layers of the teacher, 0 to 1.",
         ),
         (
             "tuned",

@@ -1,4 +1,4 @@
-"""Where tf.data services answer."""
+"""Addresses of tf.data services."""
 
 import re
 import socket
@@ -8,9 +8,9 @@ _SECONDS_TO_ANSWER = 10.0
 
 
 def check(addresses: Iterable[str]) -> None:
-    """Raises `ValueError` if one is none of a service that answers.
+    """Raises `ValueError` if one is malformed, or no service answers there.
 
-    TensorFlow would wait for it, without a word.
+    TensorFlow would wait for the service without a message.
 
     Args:
         addresses: Strings, "grpc://host:port".
@@ -19,8 +19,8 @@ def check(addresses: Iterable[str]) -> None:
         match = re.fullmatch(r"grpc://([^/:]+|\[[^]]+\]):(\d+)", address)
         if not match:
             raise ValueError(
-                "`tf_data_service` must be grpc://host:port, with a comma "
-                f"between two. Received: {address!r}."
+                "`tf_data_service` must be grpc://host:port, or several of "
+                f"these separated by commas. Received: {address!r}."
             )
         place = (match[1].strip("[]"), int(match[2]))
         try:

@@ -1,6 +1,6 @@
 """Training and evaluation batches of examples in memory.
 
-What a source of batches is, `batch_source` says.
+See `batch_source` for what a source of batches is.
 """
 
 import dataclasses
@@ -20,18 +20,18 @@ from bert_tf.input.batch_source import Context
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArraySource:
-    """Examples in memory, as those of a fine-tuning task.
+    """Examples in memory, such as those of a fine-tuning task.
 
     Args:
         arrays: {name: array or tensor [num_examples, ...]}.
-        seed: Of the order of the training examples.
+        seed: Seed of the order of the training examples.
         lengths: None, or int [num_examples]: training batches then hold
-            examples of about one length. Each `window_batches` batches of the
-            shuffled examples, but never more than an epoch, are sorted by
-            length, those of one epoch before those of the next, and their
-            batches shuffled again. The order is a function of seed, epoch and
-            batch size.
-        window_batches: Batches of such a window.
+            examples of similar length. Windows of `window_batches` batches of
+            the shuffled examples, but of at most an epoch, are sorted by
+            length, and their batches are shuffled again. In a window, the
+            examples of one epoch come before those of the next. The order is a
+            function of seed, epoch and batch size.
+        window_batches: Number of batches in such a window.
     """
 
     arrays: Mapping[str, np.ndarray | tf.Tensor]
@@ -43,8 +43,8 @@ class ArraySource:
         lengths = {name: len(array) for name, array in self.arrays.items()}
         if len(set(lengths.values())) != 1 or not self.num_examples:
             raise ValueError(
-                "`arrays` must hold one or more examples, as many in each. "
-                f"Received lengths: {lengths}."
+                "`arrays` must all have the same number of examples, one or "
+                f"more. Received lengths: {lengths}."
             )
 
     @property
@@ -84,7 +84,7 @@ class ArraySource:
         num_batches = max(1, min(self.window_batches, num_batches))
         size = num_batches * batch_size
         window, skipped = divmod(start_example, size)
-        # Beyond all lengths: an epoch's examples come before the next's.
+        # Above all lengths, so that an epoch's examples precede the next's.
         step = int(np.max(lengths)) + 1
         lengths = tf.constant(lengths, tf.int64)
 
@@ -95,7 +95,7 @@ class ArraySource:
             )
             keys = epochs * step + tf.gather(lengths, rows)
             rows = tf.gather(rows, tf.argsort(keys, stable=True))
-            # Epochs are numbered from 0: this order is none of theirs.
+            # Epochs are numbered from 0, so no epoch has this order.
             order = batching.shuffled(num_batches, (self.seed, -1, window))
             rows = tf.reshape(rows, [num_batches, batch_size])
             return tf.reshape(tf.gather(rows, order), [-1])
@@ -113,8 +113,8 @@ class ArraySource:
         )
 
     def _gather(self):
-        # Made tensors here: inside the function they would be constants of
-        # its graph, which may have 2 GB.
+        # Converted to tensors here. Inside the function they would be constants
+        # of its graph, which is limited to 2 GB.
         tensors = {
             name: tf.convert_to_tensor(array)
             for name, array in self.arrays.items()
@@ -135,14 +135,14 @@ def example_lengths(
     batch_size: int = 256,
     masks: Sequence[str] = (features.INPUT_MASK,),
 ) -> np.ndarray:
-    """Returns the tokens of every example, int32 `[N]`; reads them all.
+    """Returns the number of tokens of every example, int32 `[N]`.
 
-    Of an example of several sequences they are those of its longest one.
+    Reads all examples. If they have several sequences, the longest one counts.
 
     Args:
         source: A source of batches with these masks.
         batch_size: Examples read together.
-        masks: Names of the masks, `[B, ..., L]`, each of its own L.
+        masks: Names of the masks, `[B, ..., L]`, each with its own L.
     """
 
     def longest(batch):

@@ -1,4 +1,4 @@
-"""What training and evaluation take their batches from."""
+"""Sources of training and evaluation batches."""
 
 from typing import Protocol
 from typing import TypeAlias
@@ -10,18 +10,18 @@ Context: TypeAlias = tf.distribute.InputContext | None
 
 
 class BatchSource(Protocol):
-    """What the loop asks of a source of examples, once on each host.
+    """What the loop needs from a source of examples, once on each host.
 
     The order of training examples is a function of (seed, epoch) alone, never
-    of an iterator's state: a run that stopped goes on at an example's number.
-    A global batch is the same rows however many replicas or hosts share it.
-    The datasets yield the batches of the host's replicas one after the other,
+    of an iterator's state, so that a run can resume at any example's number. A
+    global batch has the same rows however many replicas or hosts share it. The
+    datasets yield the batches of the host's replicas one after the other,
     {name: [B, ...]}, all of one static shape.
     """
 
     @property
     def num_examples(self) -> int:
-        """The examples of an epoch."""
+        """The number of examples per epoch."""
 
     def training_batches(
         self, batch_size: int, start_example: int = 0, context: Context = None
@@ -29,7 +29,7 @@ class BatchSource(Protocol):
         """Returns the training batches, without end.
 
         Args:
-            batch_size: Examples a step, over all replicas.
+            batch_size: Examples per step, over all replicas.
             start_example: The number of the first one, counted over all
                 epochs from 0.
             context: The host's `Context`.
@@ -38,11 +38,11 @@ class BatchSource(Protocol):
     def evaluation_batches(
         self, batch_size: int, context: Context = None
     ) -> tf.data.Dataset:
-        """Returns the batches of every example once, in order.
+        """Returns batches that hold every example once, in order.
 
-        `example_weights` is 0 on what fills the last batch.
+        `example_weights` is 0 on the padding of the last batch.
 
         Args:
-            batch_size: Examples a step, over all replicas.
+            batch_size: Examples per step, over all replicas.
             context: The host's `Context`.
         """

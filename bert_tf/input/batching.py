@@ -1,7 +1,7 @@
 """Orders that are functions of numbers, and batches shared among replicas.
 
 No function of the input pipelines has Python control flow on tensors, so none
-is given to AutoGraph, which would take longer than tracing it.
+needs AutoGraph, which would take longer than the tracing itself.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def shuffled(
 
 
 def _replica_shape(batch_size, context):
-    """Returns (replicas, examples a replica), and this host's replicas."""
+    """Returns (replicas, examples per replica), and this host's replicas."""
     context = context or tf.distribute.InputContext()
     replicas = context.num_replicas_in_sync
     if batch_size % replicas:
@@ -53,14 +53,16 @@ def training_batches(
     """Returns the training batches of a host's replicas, without end.
 
     Args:
-        parts: Datasets of scalars, one an example: of all parts of a batch,
-            one after the other, or of those of this host's replicas.
-        part_size: Examples of a part.
+        parts: Datasets with a scalar per example, one dataset for each part of
+            a batch: either for all parts, in order, or for those of this host's
+            replicas.
+        part_size: Examples per part.
         batch_size: Examples of all parts, over all replicas.
         start_example: The number of the first example.
         context: The host's `Context`.
-        make_batch: `make_batch(rows, numbers)` -> a batch, of a replica's
-            scalars and the numbers of its examples, int64, both `[B]`.
+        make_batch: `make_batch(rows, numbers)` -> a batch, made from a
+            replica's scalars and the numbers of its examples, int64, both
+            `[B]`.
         services: Addresses of tf.data services that make the batches.
     """
     shape, own = _replica_shape(batch_size, context)
@@ -89,8 +91,8 @@ def training_batches(
     else:
         batches = make_batches(steps)
     return (
-        # Several workers otherwise ask each other before every step whether
-        # there still is a batch, and of which size: shapes are lost by it.
+        # Otherwise several workers ask each other before every step whether
+        # there is another batch, and of which size, and lose static shapes.
         batches.apply(
             tf.data.experimental.assert_cardinality(
                 tf.data.experimental.INFINITE_CARDINALITY
@@ -108,8 +110,8 @@ def evaluation_batches(
     """Returns the batches of a host's replicas, every example once.
 
     Args:
-        examples: A dataset of scalars, one an example.
-        batch_size, context, make_batch: As of `training_batches`.
+        examples: A dataset with a scalar per example.
+        batch_size, context, make_batch: As in `training_batches`.
     """
     shape, own = _replica_shape(batch_size, context)
 

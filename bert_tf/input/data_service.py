@@ -1,8 +1,8 @@
 """Training batches made by other machines: tf.data services.
 
-A service parses, checks and masks the records of every P-th step, P being the
-number of services, and each reads them all. The trainer puts the steps
-together in their order: its batches are those that it would make itself.
+Each of P services reads all records, but parses, checks and masks only those of
+every P-th step. The trainer puts the steps together in order. Its batches are
+those that it would make itself.
 """
 
 import socket
@@ -23,17 +23,17 @@ def distribute(
     """Returns the batches of all steps, made by services.
 
     Args:
-        steps: A `tf.data.Dataset` without end, whose elements begin with
-            their number, from 0.
+        steps: An endless `tf.data.Dataset`, whose elements begin with their
+            number, from 0.
         make_batches: `make_batches(steps)` -> the dataset of their batches.
-        addresses: Of the services, e.g. "grpc://10.0.0.7:5050".
-        num_batches: Batches of a step.
+        addresses: Addresses of the services, e.g. "grpc://10.0.0.7:5050".
+        num_batches: Batches per step.
     """
     num_services = len(addresses)
 
     def made_by(place, address):
         own = steps.shard(num_services, place)
-        # Which batch it is, in the order of the steps.
+        # The number of each batch in the order of the steps.
         numbers = tf.data.Dataset.counter().map(
             lambda n: (
                 (n // num_batches * num_services + place) * num_batches
@@ -48,10 +48,10 @@ def distribute(
 
     def check(wanted, numbered):
         number, batch = numbered
-        # Of two workers each would make all batches.
+        # Two workers would each make all batches.
         message = (
             f"{BAD_RECORDS} a tf.data service did not send its batches in "
-            "their order; it must have one worker. Received: "
+            "order; it must have one worker. Received: "
             f"tf_data_service={','.join(addresses)}."
         )
         with tf.control_dependencies(
@@ -73,15 +73,15 @@ def start(
     """Starts a service on this machine.
 
     Args:
-        port: Where trainers find it; 0 for any that is free.
+        port: Where trainers find it; 0 for any free port.
         host: This machine's name or address, as trainers know it. Default:
             its host name.
 
     Returns:
-        The port, and TensorFlow's servers, which end with their objects.
+        The port, and TensorFlow's servers, which run while these objects exist.
 
     Raises:
-        ValueError: If the port cannot be had.
+        ValueError: If the port is not available.
     """
     service = tf.data.experimental.service
     _check_is_free(port)
@@ -90,7 +90,7 @@ def start(
     worker = service.WorkerServer(
         service.WorkerConfig(
             dispatcher_address=f"localhost:{port}",
-            # The one that it gets.
+            # %port% stands for the port that the worker gets.
             worker_address=f"{host or socket.gethostname()}:%port%",
             port=0,
         )
@@ -99,11 +99,11 @@ def start(
 
 
 def _check_is_free(port):
-    """Raises `ValueError` if not: TensorFlow would share it with who has it."""
+    """Raises `ValueError` if the port is taken; TensorFlow would share it."""
     with socket.socket() as free:
         try:
             free.bind(("", port))
         except OSError as error:
             raise ValueError(
-                f"`port` cannot be had: {error}. Received: port={port}."
+                f"`port` must be free: {error}. Received: port={port}."
             ) from error

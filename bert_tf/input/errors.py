@@ -1,4 +1,4 @@
-"""Errors of the input, told as what the user can do something about."""
+"""Errors of the input, as messages that a user can act on."""
 
 import contextlib
 import re
@@ -10,12 +10,13 @@ import tensorflow as tf
 
 from bert_tf import files
 
-# Begins the errors that are raised while records are read.
+# The beginning of errors that are raised while records are read.
 BAD_RECORDS = "Bad records:"
 
 # Longest search for the file that a record came from.
 _SEARCH_SECONDS = 60.0
-# A record is its length, a checksum of that, the data and a checksum of them.
+# A record is its length, a checksum of the length, the data, and a checksum of
+# the data.
 _HEADER_SIZE = 8 + 4
 _FRAME_SIZE = _HEADER_SIZE + 4
 _READ_AHEAD = 1 << 18
@@ -26,8 +27,8 @@ def clear_errors(paths: Sequence[str] = ()) -> Iterator[None]:
     """Turns TensorFlow's errors about the input into `ValueError`.
 
     Args:
-        paths: The record files that are read in the block. TensorFlow does
-            not tell which of them is damaged; this does.
+        paths: The record files that are read in the block. The message names
+            the damaged one, which TensorFlow's does not.
     """
     try:
         yield
@@ -55,12 +56,12 @@ def find_damage(paths: Sequence[str], offset: int) -> tuple[str, int] | None:
 
     Args:
         paths: Record files.
-        offset: Of the damaged bytes, as TensorFlow tells it: the beginning of
+        offset: Offset of the damage as TensorFlow reports it: the beginning of
             a record, or of its data.
 
     Returns:
-        (path, offset), or None where no file is damaged there, or a minute
-        was not enough to tell.
+        (path, offset), or None if no file is damaged there or the search took
+        more than a minute.
     """
     end = time.monotonic() + _SEARCH_SECONDS
     for path in paths:
@@ -69,8 +70,8 @@ def find_damage(paths: Sequence[str], offset: int) -> tuple[str, int] | None:
                 return path, start
         if time.monotonic() > end:
             return None
-    # Only a damaged header cannot be told from what is no header at all: then
-    # the files are gone through from their beginnings.
+    # A damaged header cannot be told from bytes that are no header. To find
+    # one, the files are read from their beginnings.
     for path in paths:
         place = 0
         try:
@@ -87,9 +88,9 @@ def find_damage(paths: Sequence[str], offset: int) -> tuple[str, int] | None:
 
 
 def check_end(path: str, num_records: int, num_bytes: int) -> None:
-    """Checks that the records of a file are all that it holds.
+    """Checks that a file holds nothing after its records.
 
-    TensorFlow takes a header of which the end is missing for the file's end.
+    TensorFlow takes a header that is cut short for the end of the file.
 
     Args:
         path: A TFRecord file that was read to its end.
@@ -97,7 +98,7 @@ def check_end(path: str, num_records: int, num_bytes: int) -> None:
         num_bytes: How many bytes they have together.
 
     Raises:
-        ValueError: If there is more in it.
+        ValueError: If the file holds more.
     """
     end = num_bytes + num_records * _FRAME_SIZE
     if files.size(path) != end:
@@ -114,7 +115,7 @@ def _damage(path, offset):
 def _describe_damage(paths, error):
     match = re.search(r"\w+ record at (\d+)", error.message)
     found = None
-    # A file may be gone meanwhile.
+    # A file may have been deleted meanwhile.
     with contextlib.suppress(OSError, tf.errors.OpError):
         found = match and find_damage(paths, int(match[1]))
     if found:
@@ -128,7 +129,7 @@ def _describe_damage(paths, error):
 
 
 def _records(path, start):
-    """Returns the records of a file from a byte on, an iterator of bytes."""
+    """Returns an iterator of a file's records, bytes, from an offset on."""
     records = tf.data.experimental.from_variant(
         tf.raw_ops.TFRecordDatasetV2(
             filenames=[path],
@@ -138,7 +139,7 @@ def _records(path, start):
         ),
         tf.TensorSpec([], tf.string),
     )
-    # What rewrites data sets does not know the offsets, and fails.
+    # tf.data's optimizations do not know `byte_offsets`, and fail.
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False
     options.autotune.enabled = False
@@ -146,7 +147,7 @@ def _records(path, start):
 
 
 def _has_damaged_data(path, start):
-    """Returns whether a record with a good header, and bad data, is there."""
+    """Returns whether there is a record with a good header and bad data."""
     try:
         next(_records(path, start), None)
     except tf.errors.DataLossError as error:

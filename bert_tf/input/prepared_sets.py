@@ -1,4 +1,4 @@
-"""Data sets of TensorFlow Datasets that lie prepared on a disk."""
+"""Data sets of TensorFlow Datasets that are prepared on disk."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ def open_builder(name: str, data_dir: str | None) -> tfds.core.DatasetBuilder:
         raise ValueError(f"--tfds_name={name}: {reason}") from error
     if not is_prepared:
         raise ValueError(
-            f"--tfds_name={name} is not prepared in {builder.data_dir}. Where "
-            f"there is a network: tfds build {name} --data_dir=..."
+            f"--tfds_name={name} is not prepared in {builder.data_dir}. With "
+            f"network access, run: tfds build {name} --data_dir=..."
         )
     return builder
 

@@ -1,4 +1,4 @@
-"""Pre-training records: found, and held against the model before it trains."""
+"""Finds pre-training records and checks them against the model."""
 
 import functools
 import hashlib
@@ -21,15 +21,15 @@ from bert_tf.text import masking
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 
-# What a manifest's settings tell of the kind of its records, and what records
-# without a manifest are: google-research/bert's.
+# Settings of a manifest that tell the kind of its records, with the values of
+# records without a manifest: google-research/bert's.
 _KIND: dict[str, Any] = {
     "objective": "next_sentence",
     "masking_mode": "static",
     "max_sequences_per_row": 1,
 }
-# What they tell of the masks that are still to be chosen, and what it is where
-# the rule is younger than the records.
+# Settings for masks that are still to be chosen, with the values of records
+# that are older than the setting.
 _MASKING_RULES: dict[str, Any] = {
     "masked_lm_prob": False,
     "do_whole_word_mask": False,
@@ -37,7 +37,7 @@ _MASKING_RULES: dict[str, Any] = {
     "do_ngram_mask": False,
     manifest.MASKING_RULE: "bert",
 }
-# google-research/bert's, where neither a flag nor a manifest tells.
+# google-research/bert's, if neither a flag nor a manifest sets them.
 _LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
 
 _logger = logging.getLogger(__name__)
@@ -59,30 +59,32 @@ def pretraining_records(
 ) -> RecordSource:
     """Finds pre-training records and checks that they suit the model.
 
-    Their manifests tell which objective they are for, whether rows hold
-    several sequences, and whether their masks are in them or are to be chosen
-    here, by the rules of the manifest; records without a manifest are held to
-    be google-research/bert's. For a left-to-right model the masks of any kind
-    are undone, labels of pairs are left out, and every next token is
-    predicted. Looked at are the manifests and the first record
-    of each file; every value is checked when it is read.
+    Manifests tell which objective the records are for, whether rows hold
+    several sequences, and whether the records hold masks. Missing masks are
+    chosen here, by the rules of the manifest. Records without a manifest are
+    taken for google-research/bert's.
+
+    For a left-to-right model, masks of any kind are undone, labels of pairs are
+    left out, and every next token is predicted.
+
+    This function checks the manifests and the first record of each file. Every
+    value is checked when it is read.
 
     Args:
         patterns: Globs, separated by commas.
         config: The model's `BertConfig`.
         tokenizer: The spec of the model's tokenizer.
-        max_seq_length: L of the records; None for what their manifest tells,
-            or 128.
-        max_predictions_per_seq: P of the records, of a whole row; None for
-            what their manifest tells, or 20.
-        seed: Of the order of the training examples, and of their masks where
-            they are chosen here; in [0, 2**32).
-        num_shares, services: As of `RecordSource`.
+        max_seq_length: L of the records; None for the manifest's value, or 128.
+        max_predictions_per_seq: P of the records, for a whole row; None for the
+            manifest's value, or 20.
+        seed: Seed of the order of the training examples, and of the masks that
+            are chosen here; in [0, 2**32).
+        num_shares, services: As in `RecordSource`.
         draws_replacements: Whether the batches have `replacement_draws`, for
             ELECTRA.
-        teacher_positions: `max_position_embeddings` of a teacher that is
-            shown the records too; None where there is none.
-        flag: Where the patterns came from, for errors.
+        teacher_positions: `max_position_embeddings` of a teacher that also sees
+            the records; None if there is none.
+        flag: The flag that gave the patterns, for error messages.
 
     Returns:
         A `RecordSource`.
@@ -125,7 +127,7 @@ def pretraining_records(
     limits = {
         features.INPUT_IDS: config.vocab_size,
         features.INPUT_MASK: 2,
-        # Of no account to a model with fewer.
+        # A model with fewer segments ignores them.
         features.SEGMENT_IDS: max(2, config.type_vocab_size),
         features.POSITION_IDS: num_positions,
         features.SEQUENCE_IDS: kind["max_sequences_per_row"] + 1,
@@ -151,7 +153,7 @@ def pretraining_records(
         num_shares=num_shares,
         services=services,
         digest=digest,
-        # A manifest is of several files.
+        # Several files share a manifest.
         manifests=tuple(
             {id(told): told for told in manifests.values()}.values()
         ),
@@ -159,7 +161,7 @@ def pretraining_records(
 
 
 def _check_manifests(manifests, tokenizer, wanted):
-    """Checks that all tell of the tokenizer, and of {name: value}."""
+    """Checks that all manifests match the tokenizer and {name: value}."""
     vocabulary = tokenizer.vocabulary
     text = vocabulary.to_text()
     for path, told in manifests.items():
@@ -176,7 +178,7 @@ def _check_manifests(manifests, tokenizer, wanted):
 def _num_positions(length, own_positions, teacher_positions, *, is_packed):
     """Returns how long sequences may be, and checks that rows are no longer.
 
-    Of packed rows it counts how long the sequences in them are.
+    Packed rows may be longer, but not the sequences in them.
     """
     if teacher_positions is None:
         teacher_positions = own_positions
@@ -208,7 +210,7 @@ def _check_records(paths, spec, limits):
         return check_first_record(path, spec, limits)
 
     with futures.ThreadPoolExecutor(16) as pool:
-        # The list lets the first error out.
+        # Making the list raises the first error.
         records = list(pool.map(check, paths))
         sizes = list(pool.map(files.size, paths))
     digest = hashlib.sha256()
@@ -247,8 +249,8 @@ def _mask(kind, config, tokenizer, max_predictions_per_seq, draws_replacements):
 
 
 def _common_kind(paths, manifests):
-    """Returns what all the records are, or raises `ValueError`."""
-    # One that tells everything, if there is one.
+    """Returns the kind of all records; raises `ValueError` if they differ."""
+    # A file with a manifest, if there is one, because its kind is complete.
     first = next(iter(manifests), paths[0])
     common = _kind(manifests.get(first))
     for path in paths:
@@ -268,7 +270,7 @@ def _common_kind(paths, manifests):
 
 
 def _kind(told):
-    """Returns what a manifest, or None, tells of its records' kind."""
+    """Returns the kind of a manifest's records; None is for no manifest."""
     if told is None:
         return _KIND
     kind = {name: told.settings.get(name, _KIND[name]) for name in _KIND}
@@ -284,7 +286,7 @@ def _kind(told):
 def check_first_record(
     path: str, spec: features.RecordSpec, limits: Mapping[str, int]
 ) -> bytes:
-    """Returns the file's first record, once it is held to be as wanted.
+    """Returns the file's first record after checking it.
 
     Args:
         path: A TFRecord file.
@@ -292,12 +294,12 @@ def check_first_record(
         limits: {feature name: n}: the values must be in [0, n).
 
     Raises:
-        ValueError: If it is not as wanted, or there is none.
+        ValueError: If it does not fit, or there is none.
     """
     try:
         record = next(tf.data.TFRecordDataset(path).as_numpy_iterator())
     except StopIteration:
-        raise ValueError(f"{path}: there is no record in the file.") from None
+        raise ValueError(f"{path}: the file has no records.") from None
     except tf.errors.OpError as error:
         raise ValueError(
             f"{path}: not a TFRecord file, or cut short: {errors.reason(error)}"
@@ -313,8 +315,8 @@ def check_first_record(
         if name not in values:
             raise ValueError(
                 f"{path}: the records have no feature `{name}`. They have: "
-                f"{', '.join(sorted(values))}. (What kind of records they "
-                "are, their manifest tells; it must lie beside them.)"
+                f"{', '.join(sorted(values))}. (The manifest, which must lie "
+                "beside the records, tells their kind.)"
             )
         kind = "float_list" if dtype == "float32" else "int64_list"
         given = getattr(values[name], kind).value

@@ -18,15 +18,15 @@ from bert_tf.input.errors import BAD_RECORDS
 from bert_tf.manifest import Manifest
 from bert_tf.text import dynamic_masking
 
-# Files read at once, taken in turn, and records shuffled together. Files form
-# groups and records of a group form blocks, so that a resumed run can skip
-# whole groups and blocks.
+# How many files are read in turn, and how many records are shuffled together.
+# Files form groups, and the records of a group form blocks, so that a resumed
+# run can skip whole groups and blocks.
 _GROUP_SIZE = 16
 _BLOCK_SIZE = 8192
-# Of what is read ahead of a file in an object store, where every read is a
-# request: TensorFlow's 256 KiB are some hundred records.
+# Read-ahead for a file in an object store, where every read is a request.
+# TensorFlow's default of 256 KiB is only some hundred records.
 _REMOTE_BUFFER_BYTES = 8 * 2**20
-# Of masks that are chosen here, in evaluation: the same ones each time,
+# For masks that are chosen here in evaluation: the same ones each time,
 # whatever the run's seed is.
 _EVALUATION_SEED = 20181011
 
@@ -40,23 +40,24 @@ class RecordSource:
         spec: {feature name: (dtype, shape)} of the records; int64 becomes
             int32 in the batches.
         limits: {feature name: n}: the values must be in [0, n).
-        counts: {path: number of examples}, of the files where it is known.
+        counts: {path: number of examples}, for the files where it is known.
         mask: None, or `mask(batch, seeds)`, which chooses the predictions of
-            records that have none (dynamic masking), or others; seeds int64
-            [B, 2] are a function of the run's seed and the example's number
-            over all epochs, in evaluation of its number alone.
-        seed: Of the order of the training examples, and of their masks.
-        num_shares: Parts of a training batch, each with a share of every
-            epoch's records of its own, so that a host reads those of its
-            parts alone. All shares together have each record once an epoch.
-            The batches depend on this number, and not on that of the hosts.
+            records that have none (dynamic masking), or replaces them. In
+            training the seeds, int64 [B, 2], are a function of the run's seed
+            and the example's number over all epochs; in evaluation, of its
+            number alone.
+        seed: Seed of the order of the training examples, and of their masks.
+        num_shares: Number of parts of a training batch. Each part has its own
+            share of every epoch's records, so that a host reads only the shares
+            of its parts. All shares together have each record once per epoch.
+            The batches depend on this number, but not on that of the hosts.
             None: as many as there are hosts. 1: every host reads all files,
             and takes its part of each batch.
         services: Addresses of the tf.data services that make the training
             batches; see `input.data_service`.
-        digest: Differs for other records, as far as names, sizes and first
-            records tell; not for a folder that was moved.
-        manifests: What the records tell of themselves, each once.
+        digest: Tells records apart by file names, sizes and first records. It
+            does not change when the folder is moved.
+        manifests: The manifests of the records, each once.
     """
 
     paths: tuple[str, ...]
@@ -86,7 +87,7 @@ class RecordSource:
         """{feature name: its shape in a batch, without the batch's axis}."""
         if self.mask is None:
             return {name: shape for name, (_, shape) in self.spec.items()}
-        # Which features a mask gives, its trace tells.
+        # Only tracing a mask shows which features it returns.
         batch = self.evaluation_batches(1).element_spec
         return {name: tuple(spec.shape[1:]) for name, spec in batch.items()}
 
@@ -143,11 +144,11 @@ class RecordSource:
         """Returns the number of shares of a training batch.
 
         Args:
-            batch_size: Its examples, over all replicas.
-            num_hosts: Machines that read the input.
+            batch_size: The batch's examples, over all replicas.
+            num_hosts: Number of machines that read the input.
 
         Raises:
-            ValueError: If hosts, files or the batch cannot be shared out so.
+            ValueError: If the hosts, files or batch do not fit that number.
         """
         num_shares = self.num_shares or num_hosts
         if num_shares > 1 and num_shares % num_hosts:
@@ -168,13 +169,13 @@ class RecordSource:
         if batch_size % num_shares:
             raise ValueError(
                 f"The batch size must be a multiple of {num_shares}, the "
-                f"shares of the input. Received: {batch_size}."
+                f"number of input shares. Received: {batch_size}."
             )
         return num_shares
 
     def _share(self, number, num_shares, start_example):
         """Returns a share's serialized records, without end."""
-        # Shares consume one example each in turn: those before it first.
+        # Shares consume one example each in turn, lower numbers first.
         consumed = (start_example + number) // num_shares
         epoch, group, block, rest = 0, 0, 0, 0
         if consumed:
@@ -189,7 +190,7 @@ class RecordSource:
                 group += 1
             block, rest = divmod(rest, _BLOCK_SIZE)
 
-        # A share's last groups are empty where it has fewer files.
+        # If a share has fewer files, its last groups are empty.
         num_groups = -(-len(self.paths) // _GROUP_SIZE)
 
         @tf.autograph.experimental.do_not_convert
@@ -224,18 +225,18 @@ class RecordSource:
         """Returns the files of a share of an epoch.
 
         The records of an epoch, file by file in its order, are cut into
-        shares one after the other. Their sizes differ by one at most, and so
-        do their sums over any number of epochs.
+        consecutive shares. Their sizes differ by one at most, and so do their
+        sums over any number of epochs.
 
         Returns:
-            Tensors: the paths [F], and of each the number of the first of
-            its records in the share, and how many there are, -1 for all of
-            them; int64 [F].
+            Three tensors [F]: the paths; int64, the number of each file's first
+            record in the share; int64, how many of its records are in the
+            share, -1 for all.
         """
         order = batching.shuffled(len(self.paths), (self.seed, epoch))
         paths = tf.gather(list(self.paths), order)
         if num_shares == 1:
-            # Without counting them: that may mean to read them all.
+            # Records are not counted, which may require reading them all.
             zeros = tf.zeros_like(order, tf.int64)
             return paths, zeros, zeros - 1
         num_examples = self.num_examples  # Counts what is not counted yet.
@@ -243,7 +244,7 @@ class RecordSource:
             tf.constant([self.counts[path] for path in self.paths], tf.int64),
             order,
         )
-        # Of this epoch, and of the next, what all shares consumed before.
+        # What each share consumed before this epoch, and before the next.
         places = tf.cast(epoch, tf.int64) + tf.constant([[0], [1]], tf.int64)
         consumed = (
             places * num_examples + tf.range(num_shares, dtype=tf.int64)
@@ -295,7 +296,7 @@ class RecordSource:
 
 @tf.autograph.experimental.do_not_convert
 def _add_record(found, record):
-    """Adds a record to (number, bytes) of those before it."""
+    """Adds a record to the (number, bytes) of those before it."""
     count, size = found
     return count + 1, size + tf.cast(tf.strings.length(record), tf.int64)
 
@@ -304,7 +305,7 @@ def _shuffled_records(parts, read, key, first_block):
     """Returns the records of a group of files, shuffled in blocks.
 
     Args:
-        parts: (paths, firsts, counts), as `RecordSource._files` has them.
+        parts: (paths, firsts, counts), as returned by `RecordSource._files`.
         read: Function of a path that returns a dataset of its records.
         key: Integers that set the order.
         first_block: The number of the first block.
@@ -326,7 +327,7 @@ def _shuffled_records(parts, read, key, first_block):
         .batch(_BLOCK_SIZE)
         .enumerate(first_block)
         .map(shuffle)
-        # The next block is read while steps are made of this one.
+        # The next block is read while batches are made of this one.
         .prefetch(1)
         .unbatch()
     )

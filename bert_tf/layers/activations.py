@@ -20,11 +20,11 @@ _LARGEST_SQUARE = 64.0**2
 
 
 def _gelu(x, dtype):
-    """The exact form and its derivative: a chain.
+    """Returns exact GELU and its derivative; see `chains.Chain`.
 
-    The derivative is Phi(x) + x phi(x), which shares Phi(x) with the output:
-    fewer passes over memory than automatic differentiation makes, and only
-    one tensor is kept for the backward pass.
+    The derivative is Phi(x) + x phi(x), which shares Phi(x) with the output.
+    This takes fewer passes over memory than automatic differentiation, and
+    only one tensor is kept for the backward pass.
     """
     kept, x = x.dtype, ops.cast(x, dtype)
     below = ops.erf(x * math.sqrt(0.5)) * 0.5 + 0.5
@@ -34,7 +34,7 @@ def _gelu(x, dtype):
 
 
 def _gelu_new(x, dtype):
-    """The tanh form, likewise.
+    """Returns the tanh form and its derivative.
 
     With z = a x + b x^3 and h = (1 + tanh z) / 2, the output is y = x h, and
     the derivative is h + 2 x h (1 - h) (a + 3 b x^2).
@@ -42,8 +42,8 @@ def _gelu_new(x, dtype):
     kept, x = x.dtype, ops.cast(x, dtype)
     square = ops.square(x)
     if x.dtype == "float16":
-        # Of 256 the square is infinite, and 0 times it no number. From 64 on
-        # the output is x or 0 whatever the square.
+        # The square of 256 is infinite, and 0 times infinity is NaN. From
+        # |x| = 64 on, the output is x or 0 whatever the square.
         square = ops.minimum(square, _LARGEST_SQUARE)
     share = ops.tanh(x * (square * _TANH_CUBE + _TANH_SCALE)) * 0.5 + 0.5
     output = x * share
@@ -60,9 +60,9 @@ _FUNCTIONS = {
     "relu": ops.relu,
     "tanh": ops.tanh,
 }
-# With their derivatives. Outside training the plain forms stay: TensorFlow
-# fuses them with the matrix product before them, and an export holds no
-# gradient of its own.
+# Forms with derivatives, for training. Elsewhere the plain forms are used:
+# TensorFlow fuses them with the preceding matrix product, and exports hold no
+# custom gradients.
 _IN_TRAINING = {"gelu": _gelu, "gelu_new": _gelu_new}
 
 
@@ -73,8 +73,8 @@ def apply_activation(
 
     "gelu" is x * Phi(x) with the exact erf form, "gelu_new" its tanh
     approximation (Hendrycks and Gimpel 2016, section 2), which is what
-    Google's BERT computes. With `training` the gradient is cheaper, and the
-    numbers are the same up to rounding, which far below 0 is up to 1e-7 x.
+    Google's BERT computes. With `training` the gradient is cheaper. The
+    outputs are the same up to rounding, which far below 0 reaches 1e-7 |x|.
     """
     if training and name in _IN_TRAINING:
         return run_with_slope(lambda x: run_chain(_IN_TRAINING[name], x), x)
@@ -84,14 +84,14 @@ def apply_activation(
 def multiply_activated(name: str, x_TF: Tensor, kernel_FD: Tensor) -> Tensor:
     """Returns the activations times a kernel, for training.
 
-    For the gradient it keeps `x_TF` alone, and computes activations and slopes
-    from it, where `apply_activation` keeps both: of a feed-forward layer, whose
-    width is four times that of all others, half of what a block keeps.
+    For the gradient it keeps only `x_TF` and recomputes activations and slopes
+    from it. `apply_activation` keeps both, which in a feed-forward layer, four
+    times as wide as all others, is half of what a block keeps.
 
     Args:
-        name: As of `apply_activation`.
+        name: As in `apply_activation`.
         x_TF: float `[T, F]`.
-        kernel_FD: float `[F, D]`, of the same dtype; no variable.
+        kernel_FD: float `[F, D]` of the same dtype; a tensor, not a variable.
     """
     if name not in _IN_TRAINING:
         return ops.matmul(_FUNCTIONS[name](x_TF), kernel_FD)

@@ -11,7 +11,7 @@ from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.gradients import with_gradient
 from bert_tf.layers.gradients import zero_after
 
-# From so many scores of a head on, training makes them a second time.
+# From this many scores per head on, training recomputes them for the gradient.
 _MIN_SCORES = 256 * 256
 
 
@@ -26,20 +26,20 @@ def attend(
 ) -> Tensor:
     """Returns softmax(Q K^T + mask) V of every head, the heads joined.
 
-    Vaswani et al. 2017, section 3.2.1. Of long sequences, training keeps
-    neither scores nor probabilities nor dropout's mask of any block, but makes
-    them again for the gradient, from queries, keys, values and a seed.
+    Vaswani et al. 2017, section 3.2.1. For long sequences, training keeps no
+    scores, probabilities or dropout masks. It recomputes them for the gradient
+    from queries, keys, values and a seed.
 
     Args:
-        query_BNQH: float; without `scale` already divided by sqrt(H), which
+        query_BNQH: float. Without `scale`, already divided by sqrt(H), which
             is cheaper than dividing the scores.
         key_BNKH, value_BNKH: float, of the same dtype.
         attention_mask: bool `[B, 1 or Q, K]`, True where a query may look at
             a key.
         dropout: The layer that drops attention probabilities.
-        training: Whether it does; there is no `scale` then.
-        scale: What scores are multiplied by, or None. In float32 TensorFlow
-            makes one operation of it, the product before and the mask on CPUs.
+        training: Whether to drop any; `scale` must be None then.
+        scale: Factor of the scores, or None. On CPUs TensorFlow fuses the
+            float32 product, this factor and the mask into one operation.
 
     Returns:
         float `[B, Q, N, H]`, of the same dtype.
@@ -59,23 +59,23 @@ def attend(
 def attention_probs(
     query_BNQH: Tensor, key_BNKH: Tensor, attention_mask: Tensor
 ) -> Tensor:
-    """Returns what `attend` weighs the values with, where nothing is dropped.
+    """Returns the weights that `attend` gives the values, without dropout.
 
     Args:
         query_BNQH: float, already divided by sqrt(H).
-        key_BNKH, attention_mask: As of `attend`.
+        key_BNKH, attention_mask: As in `attend`.
 
     Returns:
-        float32 `[B, N, Q, K]`: of each query they add up to 1.
+        float32 `[B, N, Q, K]`; each query's weights add up to 1.
     """
     return _probs(query_BNQH, key_BNKH, _bias(attention_mask))
 
 
 def is_long(num_queries: int | None, num_keys: int | None) -> bool:
-    """Returns whether a block's training keeps little and computes it again.
+    """Returns whether training recomputes a block's large tensors.
 
     Args:
-        num_queries, num_keys: Lengths, or None where they are not known.
+        num_queries, num_keys: Lengths, or None if they are not known.
     """
     if num_queries is None or num_keys is None:
         return False
@@ -83,9 +83,9 @@ def is_long(num_queries: int | None, num_keys: int | None) -> bool:
 
 
 def _bias(attention_mask):
-    """Returns what scores get added, float32 `[B, 1 or Q, K]`."""
-    # A finite bias: -inf would make NaN of a row that is all padding. Python's
-    # numbers would have Keras's `floatx`, in which -1e9 may be infinite.
+    """Returns the bias of the scores, float32 `[B, 1 or Q, K]`."""
+    # Finite, because -inf would turn a row that is all padding into NaN.
+    # Python numbers would take Keras's `floatx`, in which -1e9 may be infinite.
     zero, masked = (
         ops.convert_to_tensor(value, "float32") for value in (0.0, -1e9)
     )
@@ -102,18 +102,19 @@ def _probs(query_BNQH, key_BNKH, bias_BQK, scale=None):
 
 
 def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
-    """The same, and once more for the gradient.
+    """Does what `attend` does, and recomputes the scores for the gradient.
 
-    All rows at once: GPUs would idle beside a loop over them. Not by
-    `keras.remat`: TPUs' compiler sees the same made twice, and keeps the first.
+    All rows are computed at once, because a loop over them would leave GPUs
+    idle. `keras.remat` does not help: the TPU compiler recognises the second
+    computation as the first and keeps the results.
     """
     dtype = value_BNKH.dtype
 
     @with_gradient
     def attend_twice(query_BNQH, key_BNKH, value_BNKH):
         probs_BNQK = ops.cast(_probs(query_BNQH, key_BNKH, bias_BQK), dtype)
-        # A mask needs nothing but its seed. Without the query's 0, all blocks'
-        # masks would be made at the start of the step.
+        # A mask depends on its seed alone. Without the query's 0, the masks of
+        # all blocks would be made at the start of the step.
         if seed is not None:
             seed_here = seed + zero_after(query_BNQH, seed.dtype)
             probs_BNQK, _ = dropout.multiply(probs_BNQK, seed_here)
@@ -132,11 +133,11 @@ def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
                     dropped_BNQK, seed + zero_after(upstream_BQNH, seed.dtype)
                 )
                 slopes_BNQK *= factors_BNQK
-            # Of the softmax: (slope - mean) p, where the mean of the slopes
-            # weighted by p is the upstream gradient times the context.
+            # The gradient of the softmax is (slope - mean) p. The mean of the
+            # slopes, weighted by p, is the upstream gradient times the context.
             late_BQNH = context_BQNH
             if dtype != "float32":
-                # Else it is cast when it is there, and kept twice.
+                # Otherwise the cast runs at once and both copies are kept.
                 late_BQNH += zero_after(upstream_BQNH, dtype)
             mean_BQN1 = ops.sum(
                 ops.cast(upstream_BQNH, "float32")
@@ -147,7 +148,7 @@ def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
             mean_BNQ1 = ops.transpose(mean_BQN1, (0, 2, 1, 3))
             slopes_BNQK = ops.cast(slopes_BNQK, "float32") - mean_BNQ1
             slopes_BNQK = ops.cast(slopes_BNQK * probs_BNQK, dtype)
-            # What is transposed is small: no scores.
+            # Only small tensors are transposed, never the scores.
             return (
                 ops.matmul(slopes_BNQK, key_BNKH),
                 _transpose(ops.matmul(_transpose(query_BNQH), slopes_BNQK)),

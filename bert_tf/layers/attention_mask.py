@@ -17,15 +17,15 @@ def make_attention_mask(
         input_mask: int32 `[B, L]`, 1 on tokens and 0 on padding.
         sequence_ids: int32 `[B, L]` for rows that hold several sequences:
             a token looks only at tokens of its own sequence.
-        left_to_right: Whether a token sees only itself and those before it
+        left_to_right: Whether a token sees only itself and earlier tokens
             (the LTR ablation, Devlin et al. 2018, section 5.1).
 
     Returns:
         bool `[B, 1, L]`, or `[B, L, L]` where queries differ.
     """
     mask = ops.cast(input_mask, "bool")[:, None, :]
-    # Compared as floats, which hold these numbers exactly: integers of 32 bits
-    # TensorFlow compares in a GPU's host's memory.
+    # Compared as floats, which hold these numbers exactly. On GPUs, TensorFlow
+    # would compare int32 in host memory.
     if sequence_ids is not None:
         sequence_ids = ops.cast(sequence_ids, "float32")
         same = sequence_ids[:, :, None] == sequence_ids[:, None, :]
@@ -38,11 +38,11 @@ def make_attention_mask(
 
 
 def gather_queries(attention_mask: Tensor, positions: Tensor | int) -> Tensor:
-    """Returns the mask of the queries at positions alone.
+    """Returns the mask of only the queries at `positions`.
 
     Args:
         attention_mask: What `make_attention_mask` returned.
-        positions: As of `gather_positions`.
+        positions: As in `gather_positions`.
     """
     if attention_mask.shape[1] == 1:
         return attention_mask

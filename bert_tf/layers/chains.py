@@ -1,8 +1,8 @@
 """Chains of operations on large tensors, which may be run as one.
 
-TensorFlow runs every operation by itself: each is a pass over memory. What runs
-a chain in fewer passes is given from outside, for layers know no more than
-`keras.ops`. Layers look for it when they are called, which is when a graph is
+TensorFlow runs every operation by itself, and each is a pass over memory. A
+runner does a chain in fewer passes. It is set from outside, because layers know
+only `keras.ops`. They look it up when they are called, that is, when a graph is
 traced.
 """
 
@@ -14,13 +14,13 @@ from typing import Any
 
 from bert_tf.features import Tensor
 
-# `chain(*tensors, dtype)` returns tensors, of types that do not depend on
-# `dtype`: that is wider, or as wide, and what is between may be computed in it.
+# `chain(*tensors, dtype)` returns tensors. `dtype`, at least as wide as the
+# inputs', is for intermediates; the dtypes of the results do not depend on it.
 Chain = Callable[..., Any]
-# `runner(chain, *tensors)` returns what the chain does of the tensors.
+# `runner(chain, *tensors)` returns the results of the chain.
 Runner = Callable[..., Any]
 
-# Of its own in each thread: mirrored devices are traced in several.
+# Per thread: MirroredStrategy traces its devices in threads.
 _RUNNER: contextvars.ContextVar[Runner | None] = contextvars.ContextVar(
     "runner", default=None
 )
@@ -28,10 +28,10 @@ _RUNNER: contextvars.ContextVar[Runner | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def run_by(runner: Runner | None) -> Iterator[None]:
-    """Lets layers that are called in the block run their chains by a runner.
+    """Makes layers that are called in the block use a runner for their chains.
 
     Args:
-        runner: See `Runner`. None for operation by operation.
+        runner: See `Runner`. None runs operation by operation.
     """
     token = _RUNNER.set(runner)
     try:
@@ -41,12 +41,12 @@ def run_by(runner: Runner | None) -> Iterator[None]:
 
 
 def run_chain(chain: Chain, *tensors: Tensor) -> Any:
-    """Returns a chain's results, by the block's runner if there is one.
+    """Returns a chain's results, using the block's runner if there is one.
 
     Args:
-        chain: See `Chain`. The same object whenever it is the same function: a
-            runner may keep what it made of it.
-        *tensors: What it takes.
+        chain: See `Chain`. Pass the same object for the same function, because
+            a runner may cache its compiled form.
+        *tensors: Inputs of the chain.
     """
     runner = _RUNNER.get()
     if runner is None:

@@ -1,4 +1,4 @@
-"""What every layer and model with a `BertConfig` has."""
+"""Base classes of layers and models that have a `BertConfig`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,20 +14,22 @@ from bert_tf.layers.dense import Dense
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer_norm import LayerNorm
 
-# A configuration, or the dictionary of one, as Keras stores it.
+# A configuration, or its dictionary as Keras stores it.
 AnyConfig: TypeAlias = BertConfig | dict[str, Any]
 
 
 class Configured:
-    """A layer or model of a configuration; it goes before Keras's class.
+    """Mixin for layers and models with a configuration.
+
+    In the list of bases it stands before Keras's class.
 
     Args:
-        config: A `BertConfig`, or what its `to_dict` returns, as Keras's
-            files have it.
+        config: A `BertConfig`, or what its `to_dict` returns, as stored in
+            Keras's files.
 
     Raises:
-        ValueError: If it is another dictionary. One of Google's or Hugging
-            Face's would be another model: "gelu" has two meanings.
+        ValueError: If it is any other dictionary. One of Google's or Hugging
+            Face's could mean another model: "gelu" has two meanings.
     """
 
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
@@ -37,7 +39,7 @@ class Configured:
         self.config = config
 
     def get_config(self):
-        # Keras's class, which stands after this one, has the method.
+        # Keras's class, the next base, has the method.
         values = super().get_config()  # type: ignore[misc]
         values["config"] = self.config.to_dict()
         states = {
@@ -51,9 +53,10 @@ class Configured:
 
 
 class ConfiguredModel(Configured, keras.Model):
-    """A model of a configuration, whose copies and files tell what is frozen.
+    """A model with a configuration; its copies and files keep what is frozen.
 
-    Keras's own tell of the model itself alone, and its layers would be trained.
+    Keras records this for the model itself but not for its layers, which would
+    be trained.
     """
 
     @classmethod
@@ -71,12 +74,12 @@ class ConfiguredModel(Configured, keras.Model):
 
 
 class ConfiguredLayer(Configured, keras.layers.Layer):
-    """A layer, and the sublayers that BERT is made of, as configured.
+    """A layer with a configuration, and makers of the sublayers of BERT.
 
-    Its copies and files tell what is frozen, as those of a `ConfiguredModel`.
+    Like those of a `ConfiguredModel`, its copies and files keep what is frozen.
     """
 
-    # A function that returns it: else Keras would track the dictionary.
+    # A function that returns it, because Keras would track a dictionary.
     _trainable_layers: Callable[[], dict[str, bool]] = staticmethod(dict)
 
     @classmethod
@@ -88,7 +91,7 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         return layer
 
     def _post_build(self):
-        # Keras's own hook. There are no sublayers before.
+        # A hook of Keras's. Sublayers do not exist earlier.
         super()._post_build()
         states = self._trainable_layers()
         if states or not self.trainable:
@@ -108,7 +111,7 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         num_inputs: int | None = None,
         **kwargs: Any,
     ) -> keras.layers.Dense:
-        """Returns a `Dense` that has its weights; inputs: the hidden size."""
+        """Returns a built `Dense`; `num_inputs` defaults to the hidden size."""
         dense = dense_class(
             units,
             kernel_initializer=self.make_kernel_initializer(),
@@ -125,7 +128,7 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
     def make_layer_norm(
         self, name: str, num_inputs: int | None = None
     ) -> LayerNorm:
-        """Returns a `LayerNorm` that has its weights, as `make_dense`."""
+        """Returns a built `LayerNorm`; `num_inputs` is as in `make_dense`."""
         layer_norm = LayerNorm(
             epsilon=self.config.layer_norm_eps,
             dtype=self.dtype_policy,
@@ -136,8 +139,11 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
 
 
 def _set_trainable(parent, states):
-    """Freezes what is within a layer, where its `states` or it itself tell."""
-    # A layer comes before those within it, which it sets too.
+    """Sets `trainable` of all layers in `parent`.
+
+    Layers whose path is not in `states` follow the layer that they are in.
+    """
+    # From the outside in, because a layer sets those within it too.
     for path, layer, within in _layers_within(parent):
         layer.trainable = states.get(path, within.trainable)
 
@@ -151,10 +157,10 @@ def _layers_within(parent, prefix=""):
 
 
 def from_dict(values: Any) -> BertConfig:
-    """Returns the configuration of its dictionary.
+    """Returns the `BertConfig` whose `to_dict` returned `values`.
 
     Raises:
-        ValueError: If it is another, or none.
+        ValueError: If `values` is anything else.
     """
     names = {field.name for field in dataclasses.fields(BertConfig)}
     if (

@@ -1,8 +1,8 @@
 """Models whose weights are constants of the graph.
 
-TensorFlow folds constants: what is computed of weights alone, it computes once,
-as it loads the graph. Layers look for it when they are called, which is when a
-graph is traced.
+TensorFlow folds constants: when it loads the graph, it computes once whatever
+depends on weights alone. Layers ask for this mode when they are called, that
+is, when a graph is traced.
 """
 
 import contextlib
@@ -25,5 +25,5 @@ def constant_weights() -> Iterator[None]:
 
 
 def are_constant_here() -> bool:
-    """Returns whether weights are constants where a layer is called."""
+    """Returns whether the call is in a block of `constant_weights`."""
     return _ARE_CONSTANT.get()

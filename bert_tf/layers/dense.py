@@ -1,6 +1,7 @@
 """A dense layer whose bias has an exact gradient.
 
-Letters in tensor names: T row of the batch, F number of inputs, D of outputs.
+Letters in tensor names: T row of the batch, F number of inputs, D number of
+outputs.
 """
 
 import keras
@@ -28,11 +29,13 @@ class Dense(keras.layers.Dense):
         return outputs if self.activation is None else self.activation(outputs)
 
     def call_activated(self, activation: str, inputs: Tensor) -> Tensor:
-        """The layer of activated inputs, for training; in a layer's call.
+        """Activates the inputs and applies the layer, in training.
+
+        For use in the `call` of a layer. It keeps few tensors: see
+        `activations.multiply_activated`.
 
         Args:
-            activation: As of `activations.multiply_activated`, which is what
-                keeps little.
+            activation: As in `activations.multiply_activated`.
             inputs: float `[T, F]`, not activated yet, in the compute dtype.
         """
         dtype = self.compute_dtype
@@ -45,9 +48,9 @@ class Dense(keras.layers.Dense):
 def add_bias(x: Tensor, bias_D: Tensor) -> Tensor:
     """Adds a vector to every row, for training.
 
-    Its gradient is the sum of the rows' gradients, taken by `sum_rows`. On CPUs
-    TensorFlow's own gradient of a bias adds bfloat16 in bfloat16, which over
-    the 4,096 rows of a batch is 5 % off, and takes longer.
+    The gradient of the vector is the sum of the rows' gradients, taken by
+    `sum_rows`. TensorFlow's own gradient of a bias is slower on CPUs, and adds
+    bfloat16 in bfloat16, which is 5 % off over the 4,096 rows of a batch.
 
     Args:
         x: float `[..., D]`.

@@ -1,4 +1,4 @@
-"""Dropout at 16 random bits an element."""
+"""Dropout with 16 random bits per element."""
 
 import contextlib
 import contextvars
@@ -20,8 +20,8 @@ from bert_tf.layers.gradients import zero_after
 
 _NUM_LEVELS = 2**16
 
-# The seeds that calls take instead of new ones: {id of the layer: seed}. Of its
-# own in each thread: mirrored devices are traced in several.
+# The seeds that calls take instead of new ones: {id of the layer: seed}. Per
+# thread: MirroredStrategy traces its devices in threads.
 _GIVEN: contextvars.ContextVar[Mapping[int, Tensor | None]] = (
     contextvars.ContextVar("given", default=types.MappingProxyType({}))
 )
@@ -29,15 +29,15 @@ _GIVEN: contextvars.ContextVar[Mapping[int, Tensor | None]] = (
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Dropout(keras.layers.Dropout):
-    """Keras's dropout, whose masks cost half as much to make.
+    """Keras's dropout, with masks that cost half as much to make.
 
-    Keras draws 32 bits for every element, which on CPUs takes longer than all
-    the rest of it. Here a drawn number serves two elements. The rate is
-    rounded to a multiple of 2^-16, and what is kept is divided by the share
-    that is kept under the rounded rate, so that means stay what they are.
+    Keras draws 32 bits for every element, which on CPUs takes longer than the
+    rest of dropout. Here a drawn number serves two elements. The rate is
+    rounded to a multiple of 2^-16. Kept elements are divided by the share that
+    the rounded rate keeps, so that means do not change.
 
-    Args and call arguments are Keras's; `noise_shape` is not offered.
-    `again=True` keeps no mask for the gradient, but makes it once more.
+    Args and call arguments are Keras's; `noise_shape` is not offered. With
+    `again=True` the mask is not kept for the gradient but made again.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
@@ -55,7 +55,7 @@ class Dropout(keras.layers.Dropout):
         return self.drop(inputs, seed)
 
     def draw_seed(self, training: bool | None) -> Tensor | None:
-        """Returns the seed of a call's mask; None where nothing is dropped."""
+        """Returns the seed of a call's mask; None if nothing is dropped."""
         if not training or self._num_kept() == _NUM_LEVELS:
             return None
         given = _GIVEN.get().get(id(self))
@@ -63,7 +63,7 @@ class Dropout(keras.layers.Dropout):
 
     @contextlib.contextmanager
     def given(self, seed: Tensor | None) -> Iterator[None]:
-        """Lets calls inside take a seed that `draw_seed` gave before."""
+        """Makes calls in the block use a seed that `draw_seed` returned."""
         token = _GIVEN.set({**_GIVEN.get(), id(self): seed})
         try:
             yield
@@ -71,35 +71,36 @@ class Dropout(keras.layers.Dropout):
             _GIVEN.reset(token)
 
     def drop(self, inputs: Tensor, seed: Tensor | None) -> Tensor:
-        """Returns the inputs dropped out: of one seed, always alike.
+        """Returns the inputs after dropout, which depends only on the seed.
 
         Args:
             inputs: Float tensor of any shape.
-            seed: int `[2]`, which `draw_seed` gave, or None.
+            seed: int `[2]` from `draw_seed`, or None.
         """
         if seed is None:
             return inputs
         return run_with_slope(lambda x: self.multiply(x, seed), inputs)
 
     def _drop_again(self, inputs, seed):
-        """The same, with the mask made once more for the gradient."""
+        """Does what `drop` does, but makes the mask again for the gradient."""
 
         def drop(x):
-            # Without the input's 0, all masks would be made at the start.
+            # Without the input's 0, the masks of all layers would be made at
+            # the start of the step.
             return self.multiply(x, seed + zero_after(x, seed.dtype))[0]
 
         return with_gradient(lambda inputs: (drop(inputs), drop))(inputs)
 
     def multiply(self, x: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns what `drop` does, and the factors that it multiplies by.
+        """Returns what `drop` returns, and the factors that it multiplies by.
 
         Args:
             x: Float tensor of any shape.
-            seed: int `[2]`, which `draw_seed` gave.
+            seed: int `[2]` from `draw_seed`.
 
         Returns:
-            Two tensors of the shape and dtype of `x`: of the second each
-            element is 0, or what keeps the mean.
+            Two tensors of the shape and dtype of `x`. Each factor is either 0
+            or the constant that preserves the mean.
         """
         shape = ops.shape(x)
         *rows, width = shape or (1,)
@@ -112,28 +113,29 @@ class Dropout(keras.layers.Dropout):
         return run_chain(_multiplication(self._num_kept()), x, levels)
 
     def _num_kept(self):
-        """Returns how many of the levels keep their element."""
+        """Returns how many of the 2^16 levels keep their element."""
         return _NUM_LEVELS - round(self.rate * _NUM_LEVELS)
 
 
 @functools.cache
 def _multiplication(num_kept):
-    """Returns the chain of levels, factors and product."""
+    """Returns the chain that turns levels into factors and applies them."""
 
     def multiply(x, levels, dtype):
-        # The factors are an output, too: what uses them later rounds alike.
+        # In the dtype of `x`: the factors are an output too, and must be the
+        # same wherever they are used.
         del dtype
         keeps = ops.cast(levels < num_kept - _NUM_LEVELS // 2, x.dtype)
         factors = keeps * (_NUM_LEVELS / num_kept)
-        # A product, and in the backward pass another: `where` is dearer.
+        # One product here and one in the backward pass; `where` costs more.
         return x * factors, factors
 
     return multiply
 
 
 def _draw_levels(shape, seed):
-    """Returns random numbers of 16 bits, two for each element of a shape."""
-    # All numbers of 32 bits but the largest, which `maxval` excludes.
+    """Returns random 16-bit numbers, two for each element of a shape."""
+    # All 32-bit numbers but the largest, which `maxval` excludes.
     words = keras.random.randint(
         shape,
         minval=-(2**31),
@@ -141,13 +143,13 @@ def _draw_levels(shape, seed):
         dtype="int32",
         seed=_Drawn(seed),
     )
-    # As float32 on the way, which changes no bit: to see int32 as int16
-    # Keras reshapes it, and that TensorFlow does in a GPU's host's memory.
+    # Viewed as float32 on the way, which changes no bit. To view int32 as int16
+    # Keras reshapes it, which TensorFlow does in host memory on GPUs.
     return ops.view(ops.view(words, "float32"), "int16")
 
 
 class _Drawn(keras.random.SeedGenerator):
-    """A seed that is there already: Keras draws from generators alone."""
+    """Wraps an existing seed, because Keras draws from generators only."""
 
     def __init__(self, seed):
         self.seed = seed

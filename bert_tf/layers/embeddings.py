@@ -17,29 +17,30 @@ from bert_tf.layers.configured import ConfiguredLayer
 class BertEmbeddings(ConfiguredLayer):
     """Sum of three embeddings, LayerNorm, dropout (Devlin et al., fig. 2).
 
-    With an `embedding_size`, a dense layer then takes them to the hidden size
-    (factorised embeddings, Lan et al. 2020, arXiv 1909.11942, section 3.1).
+    With an `embedding_size`, a dense layer then projects them to the hidden
+    size (factorised embeddings, Lan et al. 2020, arXiv 1909.11942, section
+    3.1).
 
     Args:
         config: A `BertConfig`.
-        shared: None, or a layer of as wide embeddings whose tables and
-            LayerNorm are this one's too (ELECTRA's generator and
-            discriminator, Clark et al. 2020, section 3.2). Keras's files do
-            not tell of it: a copy has weights of its own.
+        shared: None, or a layer with embeddings of the same width, to use its
+            tables and LayerNorm (ELECTRA's generator and discriminator, Clark
+            et al. 2020, section 3.2). Keras's files do not record this: a copy
+            has weights of its own.
 
     Call arguments:
         input_ids: int32 `[batch, length]` in `[0, vocab_size)`.
-        segment_ids: int32 `[batch, length]` in `[0, type_vocab_size)`; of no
-            account where there are fewer than two segments. Not checked:
-            training adds nothing for another id, while inference on a CPU
-            fails for one too large, and counts -1 from the end.
+        segment_ids: int32 `[batch, length]` in `[0, type_vocab_size)`; ignored
+            if there are fewer than two segments. Not checked: in training an
+            id out of range adds nothing; inference on a CPU fails if it is too
+            large, and counts -1 from the end.
         position_ids: int32 `[batch, length]` in
             `[0, max_position_embeddings)`: each token's place in its own
-            sequence; None counts from 0 in every row, with a `padding_idx`
-            from the first token that is none.
-        trained: int32 or bool `[batch, length]`, or None for all: the word
-            embeddings at zeros get no gradient, nor with a `padding_idx` the
-            position embeddings.
+            sequence. None counts from 0 in every row; with a `padding_idx`,
+            from the first token that is not padding.
+        trained: int32 or bool `[batch, length]`, or None for all. Where it is
+            0, the word embeddings get no gradient, and with a `padding_idx`
+            neither do the position embeddings.
 
     Returns:
         float `[batch, length, hidden]`.
@@ -49,8 +50,8 @@ class BertEmbeddings(ConfiguredLayer):
         self, config: AnyConfig, shared: Self | None = None, **kwargs: Any
     ) -> None:
         super().__init__(config, **kwargs)
-        # A function, in which Keras looks for no layer: the tables are both
-        # layers', the other layer's dense layer is not.
+        # A function, so that Keras does not track the other layer: its tables
+        # are shared, but its projection is not.
         self._shared = None if shared is None else lambda: shared
 
     def build(self, *input_shapes):
@@ -85,7 +86,7 @@ class BertEmbeddings(ConfiguredLayer):
         )
 
     def _take(self, other):
-        """Makes the tables and the LayerNorm of another layer its own."""
+        """Uses the tables and the LayerNorm of another layer."""
         if other.config.embedding_width != self.config.embedding_width:
             raise ValueError(
                 "`shared` must have embeddings as wide as the configuration's "
@@ -119,7 +120,7 @@ class BertEmbeddings(ConfiguredLayer):
         # the devices' first batches, which makes floats of ids (Keras 3.15).
         input_ids = ops.cast(input_ids, "int32")
         segment_ids = ops.cast(segment_ids, "int32")
-        # Summed in float32, also where the tables are of fewer bits.
+        # Summed in float32, even if the tables have fewer bits.
         x_BLD = _float32(ops.take(self.word_embeddings, input_ids, axis=0))
         x_BLD = _trained_at(x_BLD, trained)
         if position_ids is not None:
@@ -140,8 +141,8 @@ class BertEmbeddings(ConfiguredLayer):
             segments = ops.take(self.segment_embeddings, segment_ids, axis=0)
             x_BLD += _float32(segments)
         elif num_segments:
-            # A product with few rows: cheaper than a gather, and its gradient
-            # than a scatter with every row hit many times.
+            # A product with few rows is cheaper than a gather, and so is its
+            # gradient: a scatter would hit every row many times.
             segments = ops.one_hot(segment_ids, num_segments, dtype="float32")
             x_BLD += ops.matmul(segments, _float32(self.segment_embeddings))
         x_BLD = self.layer_norm(x_BLD, training=training)
@@ -156,8 +157,8 @@ class BertEmbeddings(ConfiguredLayer):
     def _positions_of_tokens(self, input_ids):
         """Returns the rows of the table as RoBERTa counts them, int32 `[B, L]`.
 
-        From the ids, and not from the mask: padding before the text moves no
-        token, and all padding has one row (fairseq's `make_positions`).
+        Counted from the ids, not from the mask: padding before the text shifts
+        no token, and all padding shares one row (fairseq's `make_positions`).
         """
         padding_idx = self.config.padding_idx
         is_token_BL = 1 - ops.cast(ops.equal(input_ids, padding_idx), "int32")
@@ -167,8 +168,8 @@ class BertEmbeddings(ConfiguredLayer):
         return self.add_weight(
             shape=(num_rows, self.config.embedding_width),
             initializer=self.make_kernel_initializer(),
-            # The few rows that are picked, and their gradients, are summed
-            # in float32 under every dtype policy; a cast would be of all.
+            # The picked rows and their gradients are summed in float32 under
+            # every dtype policy. Autocasting would convert the whole table.
             autocast=False,
             name=name,
         )

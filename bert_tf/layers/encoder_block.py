@@ -1,8 +1,8 @@
 """One block of the encoder: self-attention and feed-forward.
 
 Letters in tensor names: B batch, L position, Q position that is computed, T
-row of all of them in the batch, D hidden size, F width of the feed-forward
-layer.
+position counted over the whole batch, D hidden size, F width of the
+feed-forward layer.
 """
 
 import keras
@@ -29,9 +29,9 @@ class EncoderBlock(ConfiguredLayer):
             rows of one matrix, `[batch * length, hidden]`.
         attention_mask: bool `[batch, 1 or length, length]`, True where a
             query may look at a key.
-        positions: None, or the only ones at which the block is computed: int32
-            `[batch, positions]` in `[0, length)`, or an int, so many from the
-            first.
+        positions: Where the block is computed: int32 `[batch, positions]` in
+            `[0, length)`, or an int for that many from the start. None for
+            everywhere.
 
     Returns:
         float, of the shape of the inputs, or `[batch, positions, hidden]`.
@@ -68,7 +68,7 @@ class EncoderBlock(ConfiguredLayer):
         is_matrix = len(queries_BQD.shape) == 2
         length = attention_mask.shape[-1]
         num_queries = length if is_matrix else queries_BQD.shape[1]
-        # Of long sequences training keeps little, and makes the rest again.
+        # For long sequences, training keeps little and recomputes the rest.
         again = bool(training) and is_long(num_queries, length)
 
         # Self-attention.
@@ -86,7 +86,7 @@ class EncoderBlock(ConfiguredLayer):
         )
 
         # Feed-forward. TensorFlow fuses the product of two matrices with the
-        # bias, and outside training with the activation.
+        # bias and, outside training, with the activation.
         x_TF = self.intermediate(as_matrix(attended_BQD))
         if again:
             x_BQD = self.output_dense.call_activated(

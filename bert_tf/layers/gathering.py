@@ -1,4 +1,4 @@
-"""Rows of a batch: as one matrix, and picked by their places."""
+"""Rows of a batch: as one matrix, or picked by position."""
 
 from keras import ops
 
@@ -8,7 +8,7 @@ from bert_tf.features import Tensor
 def as_matrix(x: Tensor) -> Tensor:
     """Returns the rows of `[..., D]` as one matrix, `[T, D]`.
 
-    Of a matrix, the same tensor: no operation is added to the graph.
+    A matrix is returned as it is, without an operation in the graph.
     """
     if len(x.shape) == 2:
         return x
@@ -20,15 +20,15 @@ def gather_positions(sequence: Tensor, positions: Tensor | int) -> Tensor:
 
     Args:
         sequence: float or bool `[B, L, D]`.
-        positions: int32 `[B, P]` in `[0, L)`, or P itself for the first ones.
+        positions: int32 `[B, P]` in `[0, L)`, or P itself for the first P.
 
     Returns:
-        As `sequence`: `[B, P, D]`.
+        `[B, P, D]`, of the dtype of `sequence`.
     """
     if isinstance(positions, int):
         return sequence[:, :positions]
     batch_size, length, size = ops.shape(sequence)
-    # Whole rows of one matrix. `take_along_axis` moves single elements.
+    # Takes whole rows of one matrix; `take_along_axis` moves single elements.
     first = ops.arange(batch_size, dtype="int32")[:, None] * length
     return ops.take(
         ops.reshape(sequence, (-1, size)),

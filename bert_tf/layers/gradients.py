@@ -1,4 +1,4 @@
-"""Functions whose gradient is written out."""
+"""Functions with hand-written gradients."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from bert_tf.layers.gathering import as_matrix
 
 
 def with_gradient(function: Callable[..., tuple[Any, Callable]]) -> Callable:
-    """Makes a function of tensors of one that returns its gradient too.
+    """Wraps a function that returns its own gradient beside its outputs.
 
     Args:
         function: `function(*tensors) -> outputs, gradient`, where
@@ -21,7 +21,7 @@ def with_gradient(function: Callable[..., tuple[Any, Callable]]) -> Callable:
     def compute(*tensors):
         outputs, gradient = function(*tensors)
 
-        # Keras's backends give the gradient of the outputs in one or the
+        # Keras's backends pass the gradient of the outputs in one or the
         # other.
         def call_gradient(*args, upstream=None):
             return gradient(args[0] if upstream is None else upstream)
@@ -34,12 +34,12 @@ def with_gradient(function: Callable[..., tuple[Any, Callable]]) -> Callable:
 def run_with_slope(
     function: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor
 ) -> Tensor:
-    """Runs a function of every element whose derivative is made on the way.
+    """Runs an elementwise function that computes its derivative on the way.
 
     Args:
-        function: `function(x) -> outputs, slope`, of the shape of `x`: the
-            gradient is the outputs' times the slope.
-        x: What it takes.
+        function: `function(x) -> outputs, slope`, both of the shape of `x`.
+            The gradient of `x` is that of the outputs, times the slope.
+        x: The function's input.
 
     Returns:
         The outputs.
@@ -57,8 +57,8 @@ def sum_rows(x: Tensor) -> Tensor:
     """Returns the sum of all rows, `[D]`, taken as a matrix product.
 
     On CPUs that is several times faster than a sum, and rounds less: bfloat16
-    is added up in float32, or where the processor has no products in bfloat16
-    block by block.
+    is added up in float32, or block by block on processors without bfloat16
+    products.
 
     Args:
         x: Float `[..., D]`.
@@ -69,15 +69,15 @@ def sum_rows(x: Tensor) -> Tensor:
 
 
 def zero_after(x: Tensor, dtype: str) -> Tensor:
-    """Returns a 0 (or 1, of NaN) that is there only when `x` is.
+    """Returns a 0 that cannot be computed before `x`; a leading NaN makes it 1.
 
-    Added to what a gradient computes a second time from the upstream gradient
-    on, so that it is neither computed earlier nor seen to be the same as the
-    first, by TensorFlow or by XLA, and kept.
+    A gradient adds the 0 of its upstream gradient to the inputs of what it
+    recomputes. That delays the recomputation, and keeps TensorFlow and XLA from
+    recognising it as the first computation and keeping its results.
 
     Args:
         x: Float tensor of one axis or more.
-        dtype: Of the scalar.
+        dtype: Dtype of the 0.
     """
     first = x[(slice(0, 1),) * len(x.shape)]
     return ops.cast(ops.any(ops.isnan(first)), dtype)

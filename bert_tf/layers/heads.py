@@ -1,6 +1,6 @@
-"""What stands on the encoder: pooler, masked LM, classification.
+"""The pooler and the heads of the encoder: masked LM, classification, others.
 
-Letters in tensor names: B batch, L position, P predictions a row, N all
+Letters in tensor names: B batch, L position, P predictions per row, N all
 predictions of the batch, D hidden size, V vocabulary.
 """
 
@@ -21,7 +21,7 @@ from bert_tf.layers.gathering import gather_positions
 class Pooler(ConfiguredLayer):
     """A dense tanh layer over the vector of a sequence's first token.
 
-    Where the configuration has no pooler, that vector itself.
+    If the configuration has no pooler, it returns that vector itself.
 
     Args:
         config: A `BertConfig`.
@@ -29,13 +29,13 @@ class Pooler(ConfiguredLayer):
     Call arguments:
         sequence: float `[batch, length, hidden]`.
         first_positions: None for the token at 0, or int32
-            `[batch, sequences]` where rows hold several sequences.
+            `[batch, sequences]` if rows hold several sequences.
 
     Returns:
         float `[batch, hidden]`, or `[batch, sequences, hidden]`.
 
     Attributes:
-        trainable: Keras's; False whatever is set once `leave_out` was called.
+        trainable: As in Keras, but always False after `leave_out`.
     """
 
     _is_left_out = False
@@ -50,9 +50,10 @@ class Pooler(ConfiguredLayer):
         keras.layers.Layer.trainable.fset(self, is_trained)
 
     def leave_out(self) -> None:
-        """Says that a model makes no use of it.
+        """Marks the pooler as unused by its model.
 
-        A model that is frozen and unfrozen then has no gradient of it to miss.
+        It then stays untrainable when the model is frozen and unfrozen, so that
+        no gradient is missing.
         """
         self._is_left_out = True
         self.trainable = False
@@ -76,8 +77,8 @@ class MaskedLMHead(ConfiguredLayer):
     """Scores every word of the vocabulary at the given positions.
 
     Dense, activation, LayerNorm, then the product with the word embeddings,
-    which it does not own, and a bias (Devlin et al. 2018, section 3.1). The
-    dense layer goes to the width of the embeddings.
+    which it does not own, plus a bias (Devlin et al. 2018, section 3.1). The
+    outputs of the dense layer are as wide as the embeddings.
 
     Args:
         config: A `BertConfig`.
@@ -121,12 +122,13 @@ class MaskedLMHead(ConfiguredLayer):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class SpanBoundaryHead(ConfiguredLayer):
-    """Scores every word for tokens of spans, from what is around the spans.
+    """Scores every word for the tokens of a span, from what is around it.
 
-    The outputs before and after the span and an embedding of the token's place
-    in it; twice dense, activation and LayerNorm; then the product with the
-    word embeddings, which it does not own, and a bias of its own (SpanBERT,
-    Joshi et al. 2020, section 3.2).
+    The inputs are the encoder's outputs before and after the span, and an
+    embedding of the token's place in it. They pass twice through dense,
+    activation and LayerNorm. Then comes the product with the word embeddings,
+    which the head does not own, plus a bias of its own (SpanBERT, Joshi et al.
+    2020, section 3.2).
 
     Args:
         config: A `BertConfig`.
@@ -190,7 +192,7 @@ class SpanBoundaryHead(ConfiguredLayer):
 class HiddenLayer(ConfiguredLayer):
     """The hidden layer of a classifier: dropout, dense, activation.
 
-    Of models whose pooler is not pre-trained, or which have none.
+    For models without a pre-trained pooler.
 
     Args:
         config: A `BertConfig`.
@@ -232,7 +234,7 @@ class HiddenLayer(ConfiguredLayer):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class DiscriminatorHead(ConfiguredLayer):
-    """Tells of every token whether it was replaced: dense, activation, dense.
+    """Predicts which tokens were replaced: dense, activation, dense.
 
     Clark et al. 2020 (ELECTRA, arXiv 2003.10555), section 2.
 
@@ -313,18 +315,18 @@ class ClassificationHead(ConfiguredLayer):
 
 
 def _add_output_bias(layer):
-    """Returns a new bias of every word."""
+    """Returns a new bias, one number for every word."""
     return layer.add_weight(
         shape=(layer.config.vocab_size,),
         initializer="zeros",
-        # In 16 bits 10.03 is 10.
+        # In bfloat16, 10.03 is 10.
         autocast=False,
         name="output_bias",
     )
 
 
 def _score_words(x_ND, word_embeddings, bias):
-    """Returns float32 `[N, V]`: the products with the words, and a bias."""
+    """Returns float32 `[N, V]`: the products with the words, plus a bias."""
     words_VD = ops.cast(word_embeddings, x_ND.dtype)
     logits_NV = ops.matmul(x_ND, ops.transpose(words_VD))
     # The loss is in float32 under every dtype policy.
@@ -342,7 +344,7 @@ class _DenseLogits(keras.layers.Dense):
         return super().add_weight(*args, autocast=not is_bias, **kwargs)
 
     def call(self, inputs, training=None):
-        # A model that is stored in 16 bits has its bias so too.
+        # In a model that is stored in 16 bits, so is the bias.
         return ops.add(
             ops.cast(ops.matmul(inputs, self.kernel), "float32"),
             ops.cast(self.bias, "float32"),

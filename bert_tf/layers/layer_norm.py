@@ -1,6 +1,6 @@
-"""Layer normalisation with a gradient of few passes.
+"""Layer normalisation whose gradient takes few passes over memory.
 
-Letters in tensor names: T position in the batch, D hidden size.
+Letters in tensor names: T position counted over the whole batch, D hidden size.
 """
 
 import keras
@@ -16,17 +16,17 @@ from bert_tf.layers.gradients import zero_after
 class LayerNorm(keras.layers.LayerNormalization):
     """Keras's layer normalisation over the last axis (arXiv 1607.06450).
 
-    Centred before it is scaled, which rounds less than Keras's own order. In
-    training the gradient is written out, keeps the normalised input alone,
-    and takes its sums as matrix products.
+    The input is centred before it is scaled, which rounds less than Keras's own
+    order. In training, a hand-written gradient keeps only the normalised input
+    and its scale, and takes its sums as matrix products.
 
     Call arguments:
         inputs: float `[..., hidden]`.
-        again: Whether training keeps the input instead, where that is half as
-            large, and normalises it once more for the gradient.
+        again: Whether training keeps a 16-bit input instead, which is half as
+            large, and normalises it again for the gradient.
 
     Returns:
-        float `[..., hidden]` in the compute dtype; it is computed in float32.
+        float `[..., hidden]` in the compute dtype, computed in float32.
     """
 
     def call(self, inputs, training=None, again=False):
@@ -40,14 +40,14 @@ class LayerNorm(keras.layers.LayerNormalization):
             if len(x.shape) != 2:
                 outputs = ops.reshape(outputs, ops.shape(x))
         else:
-            # An export holds no gradient of its own.
+            # Keeps the custom gradient out of exports.
             normal, _ = _normalize(inputs, self.epsilon)
             outputs = normal * gamma_D + beta_D
         return ops.cast(outputs, self.compute_dtype)
 
 
 def _normalize(x, epsilon):
-    """Returns the normalised input, and what it was scaled by, in float32."""
+    """Returns the normalised input and its scale, in float32."""
     x = ops.cast(x, "float32")
     centered = x - ops.mean(x, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)

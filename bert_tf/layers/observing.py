@@ -1,11 +1,11 @@
-"""What goes on inside an encoder, for a loss that is made of it.
+"""Recording of what an encoder computes inside, for losses that need it.
 
     with observing() as seen:
         outputs = model(inputs)
     seen.states, seen.heads
 
-Encoders and their attention look for an observer when they are called, which
-is when a graph is traced, and without one compute what they always do.
+Encoders and their attention look for an observer when they are called, that is,
+when a graph is traced. Without one, nothing is recorded.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ class Observed:
     Attributes:
         states: The output of the embeddings, then of every layer,
             `[B, L, hidden_size]` each.
-        heads: Of every layer the queries, divided by the square root of the
-            size of a head, the keys and the values: three tensors
-            `[B, heads, L, size of a head]`.
+        heads: For every layer the queries, divided by the square root of the
+            head size, the keys and the values: three tensors
+            `[B, heads, L, head size]`.
     """
 
     states: list[Tensor] = dataclasses.field(default_factory=list)
@@ -34,7 +34,7 @@ class Observed:
     )
 
 
-# Of its own in each thread: mirrored devices are traced in several.
+# Per thread: MirroredStrategy traces its devices in threads.
 _OBSERVED: contextvars.ContextVar[Observed | None] = contextvars.ContextVar(
     "observed", default=None
 )
@@ -42,7 +42,7 @@ _OBSERVED: contextvars.ContextVar[Observed | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def observing() -> Iterator[Observed]:
-    """Yields what fills as an encoder is called in the block, once."""
+    """Yields an `Observed`, filled when the block calls an encoder, once."""
     observed = Observed()
     token = _OBSERVED.set(observed)
     try:
@@ -52,5 +52,5 @@ def observing() -> Iterator[Observed]:
 
 
 def observed_here() -> Observed | None:
-    """Returns what is to be filled, None outside such a block."""
+    """Returns the `Observed` of the current block, or None outside of one."""
     return _OBSERVED.get()

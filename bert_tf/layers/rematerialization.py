@@ -1,4 +1,4 @@
-"""Layers whose activations are not kept for the gradient, but made again."""
+"""Layers whose activations are recomputed for the gradient, not kept."""
 
 import contextlib
 from collections.abc import Callable
@@ -18,28 +18,28 @@ def call_rematerialized(
     *args: Any,
     **kwargs: Any,
 ) -> Tensor:
-    """Calls a layer in training; for the gradient it is computed once more.
+    """Calls a layer in training, and recomputes it for the gradient.
 
-    Only `x` is kept of it, so that a stack of blocks has the memory of one
-    block's activations, for about a third more time (Chen et al. 2016, arXiv
+    Only `x` is kept. A stack of blocks then needs the memory of one block's
+    activations, for about a third more time (Chen et al. 2016, arXiv
     1604.06174).
 
     Args:
-        remat: `keras.remat`, or what does the same.
-        layer: A built `keras.Layer`, which calls each of its dropouts once.
-        x: Float tensor, its first argument.
-        *args: The others, which get no gradient.
-        **kwargs: As those.
+        remat: `keras.remat`, or a function that does the same.
+        layer: A built `keras.Layer` that calls each of its dropouts once.
+        x: Float tensor, the layer's first argument.
+        *args: Other arguments of the layer, which get no gradient.
+        **kwargs: Likewise.
 
     Returns:
-        What the layer returns, a float tensor.
+        The layer's output, a float tensor.
     """
     dropouts = [
         part for part in layer._flatten_layers() if isinstance(part, Dropout)
     ]
-    # Drawn once, for both computations: what is computed a second time must
-    # change no state. Each is tied to `x`: else the masks would be the same to
-    # XLA, and kept.
+    # Drawn once, for both computations: a recomputation must not change state.
+    # Each is tied to `x`. Otherwise XLA would see the same masks twice, and
+    # keep them.
     seeds = [dropout.draw_seed(True) for dropout in dropouts]
 
     def compute(x):

@@ -1,6 +1,6 @@
 """Drawing classes by their logits.
 
-Letters in tensor names: N rows, V classes, K blocks of classes, C classes of a
+Letters in tensor names: N rows, V classes, K blocks of classes, C classes per
 block.
 """
 
@@ -14,11 +14,11 @@ _BLOCK_SIZE = 128
 def sample_classes(logits: Tensor, draws: Tensor) -> Tensor:
     """Draws a class for every row, with the probabilities of its softmax.
 
-    A function of its arguments, without a state: the first number of a row
-    chooses a block of classes, the second one of its classes. That takes two
-    random numbers, where noise for every class (Gumbel-max) would take as many
-    as there are classes; the distribution is the same. In blocks even a class
-    of probability 1e-9 keeps its share in float32.
+    A function of its arguments, without state. The first number of a row
+    chooses a block of classes, the second a class of the block. Noise for every
+    class (Gumbel-max) has the same distribution, but takes as many random
+    numbers as there are classes. Thanks to the blocks, even a class of
+    probability 1e-9 keeps its share in float32.
 
     Args:
         logits: float `[..., V]`; no gradient goes through.
@@ -34,12 +34,12 @@ def sample_classes(logits: Tensor, draws: Tensor) -> Tensor:
         ops.reshape(ops.cast(logits, "float32"), (-1, num_classes))
     )
     powers_NV = ops.exp(logits_NV - ops.max(logits_NV, axis=-1, keepdims=True))
-    # Places without a class have no weight.
+    # The padding has no weight.
     powers_NV = ops.pad(
         powers_NV, ((0, 0), (0, num_blocks * _BLOCK_SIZE - num_classes))
     )
     powers_NKC = ops.reshape(powers_NV, (-1, num_blocks, _BLOCK_SIZE))
-    # At most 1 - 2**-23, so that a product with a sum is less than the sum.
+    # At most 1 - 2**-23, so that the product with a sum is below the sum.
     draws_N2 = ops.cast(ops.reshape(draws, (-1, 2)), "float32") * 2.0**-23
     block_N = _pick(ops.sum(powers_NKC, axis=-1), draws_N2[:, :1])
     first_N = ops.arange(ops.shape(block_N)[0], dtype="int32") * num_blocks
@@ -47,14 +47,14 @@ def sample_classes(logits: Tensor, draws: Tensor) -> Tensor:
         ops.reshape(powers_NV, (-1, _BLOCK_SIZE)), first_N + block_N, axis=0
     )
     class_N = block_N * _BLOCK_SIZE + _pick(own_NC, draws_N2[:, 1:])
-    # Sums are rounded, in another order on each kind of device.
+    # Rounded sums, which differ between devices, might pick the padding.
     return ops.reshape(ops.minimum(class_N, num_classes - 1), shape)
 
 
 def _pick(weights_NK, draws_N1):
-    """Returns int32 `[N]`: the first k whose sum of weights is above."""
+    """Returns int32 `[N]`: the first k whose cumulative weight is above."""
     sums_NK = ops.cumsum(weights_NK, axis=-1)
     is_before_NK = sums_NK <= draws_N1 * sums_NK[:, -1:]
-    # A GPU has sums of int32 in the host's memory. In float32 they are exact.
+    # In float32 the count is exact. On GPUs, int32 is summed in host memory.
     number_N = ops.sum(ops.cast(is_before_NK, "float32"), axis=-1)
     return ops.cast(ops.minimum(number_N, weights_NK.shape[-1] - 1), "int32")

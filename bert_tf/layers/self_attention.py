@@ -1,7 +1,8 @@
 """Multi-head self-attention.
 
-Letters in tensor names: B batch, L position (Q as query, K as key), T row of
-all of them in the batch, D hidden size, N attention heads, H size of one head.
+Letters in tensor names: B batch, L position (Q as query, K as key), T position
+counted over the whole batch, D hidden size, N attention heads, H size of one
+head.
 """
 
 import keras
@@ -19,22 +20,22 @@ from bert_tf.layers.observing import observed_here
 class SelfAttention(ConfiguredLayer):
     """Multi-head self-attention; the caller adds the residual.
 
-    `attend` per head between projections of the inputs, then a dense layer
-    over the joined heads (Vaswani et al. 2017, section 3.2.2).
+    Projections of the inputs, `attend` per head, then a dense layer over the
+    joined heads (Vaswani et al. 2017, section 3.2.2).
 
     Args:
         config: A `BertConfig`.
 
     Call arguments:
-        inputs: float `[batch, length, hidden]`, or as the rows of one matrix
+        inputs: float `[batch, length, hidden]`, or the same as one matrix,
             `[batch * length, hidden]`.
         attention_mask: bool `[batch, 1 or queries, length]`, True where a
             query may look at a key.
-        queries: float `[batch, queries, hidden]`: what looks at `inputs`.
-            None for the inputs themselves.
+        queries: float `[batch, queries, hidden]`, the vectors that look at
+            `inputs`; None for the inputs themselves.
 
     Returns:
-        float, of the shape of the queries, or else of the inputs.
+        float, of the shape of `queries`, or of `inputs` if that is None.
     """
 
     def build(
@@ -51,20 +52,19 @@ class SelfAttention(ConfiguredLayer):
 
     def call(self, inputs, attention_mask, queries=None, training=None):
         hidden_size = self.config.hidden_size
-        # The mask is one tensor for all blocks, so that TensorFlow finds the
-        # sizes once: a block of few tokens costs as many operations as one of
-        # many, and then they are what takes the time.
+        # All blocks share the mask, so TensorFlow computes its sizes once. With
+        # few tokens, the time depends on the number of operations.
         batch_size, _, length = ops.shape(attention_mask)
         num_queries = length if queries is None else ops.shape(queries)[1]
         observed = observed_here()
-        # TensorFlow fuses a factor with the product of float32 scores. What is
-        # observed are the queries, divided.
+        # TensorFlow fuses a factor with the float32 product of the scores.
+        # Observers expect queries that are already divided.
         is_float32 = self.compute_dtype == "float32"
         score_scale, query_scale = None, self._scale()
         if is_float32 and not training and observed is None:
             score_scale, query_scale = query_scale, None
-        # Rows of all the batch: TensorFlow fuses the product of two matrices
-        # with the bias.
+        # The whole batch as one matrix: TensorFlow fuses the product of two
+        # matrices with the bias.
         x_TD = as_matrix(inputs)
         if queries is None and (training or are_constant_here()):
             query_BNQH, key_BNKH, value_BNKH = self._project_at_once(
@@ -104,8 +104,8 @@ class SelfAttention(ConfiguredLayer):
     def _heads(self):
         """Returns the number of heads and the size of one.
 
-        Of a size left to TensorFlow, in a batch of unknown length, it would
-        know none, which losses of heads ask for.
+        Both are static. Left to TensorFlow, they would be unknown in batches of
+        unknown length, but losses on heads need them.
         """
         num_heads = self.config.num_attention_heads
         return num_heads, self.config.hidden_size // num_heads
@@ -117,9 +117,9 @@ class SelfAttention(ConfiguredLayer):
     def _project_at_once(self, x_TD, batch_size, length, query_scale, training):
         """Returns queries, keys and values, each `[B, N, L, H]`.
 
-        One product with the kernels side by side is faster than three, and so
-        is its gradient. Where rows are few, laying the kernels side by side
-        costs more than it gives, unless they are constants.
+        One product with the concatenated kernels is faster than three, and so
+        is its gradient. If there are few rows, concatenating costs more than it
+        saves, unless the kernels are constants.
         """
         query_kernel, query_bias = self.query.kernel, self.query.bias
         if query_scale is not None:
@@ -129,7 +129,7 @@ class SelfAttention(ConfiguredLayer):
             [query_kernel, self.key.kernel, self.value.kernel], axis=1
         )
         bias = ops.concatenate([query_bias, self.key.bias, self.value.bias])
-        # A gradient of its own is in the way of TensorFlow's fusing.
+        # A custom gradient would keep TensorFlow from fusing.
         add = add_bias if training else ops.add
         x = ops.reshape(
             add(ops.matmul(x_TD, kernel), bias),

@@ -18,17 +18,16 @@ from bert_tf.models.encoder import BertEncoder
 def attention_probs(encoder: BertEncoder, inputs: Batch) -> Tensor:
     """Returns the attention probabilities of every layer and head.
 
-    They are made of the queries and keys that the layers themselves compute in
-    this call, by the function that `attend` makes them with. Layers that share
-    their weights (ALBERT) have probabilities of their own.
+    They are computed as in `attend`, from the queries and keys of the layers in
+    this call. Layers that share weights (ALBERT) have their own probabilities.
 
     Args:
         encoder: A `BertEncoder` of any family.
         inputs: Its inputs, int32 `[B, L]`.
 
     Returns:
-        float32 `[B, T, N, Q, K]`, what each query looks at; 0 at keys that it
-        may not look at. A query of padding looks at all tokens.
+        float32 `[B, T, N, Q, K]`, how much each query looks at each key; 0 for
+        keys that it may not look at. Queries at padding look at all tokens.
     """
     with observing() as observed:
         encoder(inputs, training=False)

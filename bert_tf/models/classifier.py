@@ -15,7 +15,7 @@ class BertClassifier(EncoderModel):
 
     Args:
         config: A `BertConfig`.
-        num_labels: Number of classes, from 1: that is for a regression.
+        num_labels: Number of classes; 1 for a regression.
         dropout: Fraction of the pooled output dropped in training, in `[0, 1)`;
             None for the configuration's.
 
@@ -23,13 +23,13 @@ class BertClassifier(EncoderModel):
         inputs: `BertEncoder`'s.
 
     Returns:
-        float32 logits `[B, num_labels]`, or `[B, S, num_labels]` where
-        `first_positions` were given. Not yet a softmax: give the loss
+        float32 logits `[B, num_labels]`, or `[B, S, num_labels]` if
+        `first_positions` were given. There is no softmax: use a loss with
         `from_logits=True`.
 
     Raises:
-        ValueError: If the configuration is of a model that goes from left to
-            right, or a value is out of its range.
+        ValueError: If the configuration is of a left-to-right model, or a value
+            is out of its range.
 
     Example:
 
@@ -64,7 +64,7 @@ class BertClassifier(EncoderModel):
         self.classification_head = self.make_head(
             num_labels, "classifier", dropout
         )
-        # As its own numbers: those of NumPy files do not hold.
+        # As Python numbers: Keras's files cannot hold NumPy's.
         self.num_labels = self.classification_head.num_labels
         self.dropout = self.classification_head.dropout
         self.build()

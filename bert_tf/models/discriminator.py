@@ -20,11 +20,11 @@ class BertDiscriminator(EncoderModel):
         inputs: `BertEncoder`'s.
 
     Returns:
-        float32 logits `[B, L]`, of padding also: above 0 where a token is
-        not the text's.
+        float32 logits `[B, L]`, also for padding; above 0 where a token looks
+        replaced.
 
     Raises:
-        ValueError: If `config` is another dictionary than a `BertConfig` makes.
+        ValueError: If `config` is a dictionary not made by a `BertConfig`.
 
     Example:
 

@@ -10,17 +10,18 @@ K key or class, S the student's, T the teacher's.
     hidden          mean squares of W S + b - T, summed over the embeddings'
                     output and the layers (TinyBERT, Jiao et al. 2020)
     attention       mean squares of S - T of the scores before the softmax,
-                    those at most -100 as 0, summed over the layers (TinyBERT)
+                    where scores up to -100 count as 0, summed over the layers
+                    (TinyBERT)
     relations       KL(T || S) of softmax(Q K^T / sqrt(d)), the attention, and
                     of softmax(V V^T / sqrt(d)), the values' relations, in the
                     last layer (MiniLM, Wang et al. 2020)
     self_relations  KL(T || S) of softmax(X X^T / sqrt(d)) with X the queries,
                     the keys and the values of the last layer, added
-                    (MiniLMv2, Wang et al. 2021, of equal weights)
+                    (MiniLMv2, Wang et al. 2021, with equal weights)
 
-Means are over real tokens, queries of a loss of heads too, and over pairs of
-real tokens of attention; then over heads and widths. So padding changes no
-loss, and one device and several have the same.
+Means are over real tokens, then over heads and widths. For relations the real
+tokens are the queries; for attention, pairs of real tokens count. So padding
+changes no loss, and one device and several compute the same.
 """
 
 from collections.abc import Callable
@@ -39,9 +40,9 @@ from bert_tf.models import objectives
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.objectives import Objective
 
-# Shorter vectors are divided by its root, as in Keras's `normalize`.
+# Shorter vectors are divided by the root of this, as in Keras's `normalize`.
 _LEAST_SQUARES = 1e-14
-# Scores that TinyBERT takes for masked ones.
+# TinyBERT takes scores up to this for masked ones.
 _LOWEST_SCORE = -100.0
 
 
@@ -62,16 +63,16 @@ def soft_targets(
 def soft_labels(
     logits: Tensor, teacher_logits: Tensor, temperature: float
 ) -> Tensor:
-    """Returns the same of yes or no, float32 of the shape of the logits.
+    """Returns `soft_targets` of yes or no, float32 of the logits' shape.
 
     Args:
-        logits, teacher_logits: float, of one shape: logits of a yes.
+        logits, teacher_logits: float, of the same shape: the logits of a yes.
         temperature: t.
     """
     own = _float32(logits) / temperature
     taught = _float32(teacher_logits) / temperature
     share = ops.sigmoid(taught)
-    # Of the cross-entropies softplus(x) - p x.
+    # The difference of the cross-entropies, softplus(x) - p x each.
     divergence = (
         ops.softplus(own) - ops.softplus(taught) - share * (own - taught)
     )
@@ -81,9 +82,9 @@ def soft_labels(
 def cosine_distance(states: Tensor, teacher_states: Tensor) -> Tensor:
     """Returns 1 - cos of vectors `[..., D]`, float32 `[...]`.
 
-    Its gradient is one tensor, of `states` alone. TensorFlow's would be two,
-    and with that of the logits it would add three to one another, in an order
-    that differs from run to run.
+    The gradient of `states` is one tensor. TensorFlow's would be two. Together
+    with the logits' gradient it would then add three tensors, in an order that
+    differs from run to run.
     """
     taught = ops.normalize(_float32(teacher_states), axis=-1)
 
@@ -107,7 +108,7 @@ def attention_scores(query_BNLH: Tensor, key_BNLH: Tensor) -> Tensor:
     """Returns the scores before mask and softmax, float32 `[B, N, Q, K]`.
 
     Args:
-        query_BNLH: float, scaled as `observing.Observed` has it.
+        query_BNLH: float, scaled as in `observing.Observed`.
         key_BNLH: float.
     """
     scores = _float32(
@@ -120,9 +121,9 @@ def relation(one_BNLH: Tensor, other_BNLH: Tensor, num_heads: int) -> Tensor:
     """Returns X Y^T / sqrt(size of a head), float32 `[B, num_heads, L, L]`.
 
     Args:
-        one_BNLH, other_BNLH: float, X and Y in a model's own heads.
-        num_heads: Parts that the vectors of all heads, side by side, are cut
-            to (Wang et al. 2021, section 3.1).
+        one_BNLH, other_BNLH: float, X and Y, split into the model's own heads.
+        num_heads: How many parts the concatenated vectors of all heads are
+            split into (Wang et al. 2021, section 3.1).
     """
     one_BRLH, other_BRLH = (
         _cut_anew(x, num_heads) for x in (one_BNLH, other_BNLH)
@@ -146,9 +147,9 @@ def _cut_anew(x_BNLH, num_heads):
 def _divergence(own, taught):
     """Returns KL(softmax(taught) || softmax(own)) over the last axis.
 
-    Over a vocabulary each pass takes time and memory, and there are few: the
-    gradient, softmax(own) less softmax(taught), is of the exponentials of the
-    forward pass. There is none of `taught`.
+    Over a vocabulary each pass takes time and memory. The gradient,
+    softmax(own) - softmax(taught), therefore reuses the exponentials of the
+    forward pass. `taught` gets no gradient.
     """
     shares_taught, log_taught, taught = _softmax(taught)
 
@@ -166,7 +167,7 @@ def _divergence(own, taught):
 
 
 def _softmax(x):
-    """Returns softmax(x), the log of its divisor, and x less its largest."""
+    """Returns softmax(x), the log of its divisor, and x minus its maximum."""
     x = x - ops.max(x, axis=-1, keepdims=True)
     powers = ops.exp(x)
     divisor = ops.sum(powers, axis=-1, keepdims=True)
@@ -178,13 +179,13 @@ def _float32(x):
 
 
 def encoder_objective(lesson: Lesson, left_to_right: bool = False) -> Objective:
-    """Returns the losses of what goes on inside the two encoders.
+    """Returns the losses on what the two encoders compute inside.
 
     The outputs are a `Distiller`'s. Without such losses there are no terms.
 
     Args:
-        lesson: A `Lesson`, of these models (`for_models`).
-        left_to_right: Whether the two models go so.
+        lesson: A `Lesson` for these models (`for_models`).
+        left_to_right: Whether the two models go from left to right.
     """
     names = [name for name in lesson_lib.OF_ENCODERS if lesson.has(name)]
     makers: dict[str, Callable] = {
@@ -246,7 +247,7 @@ def _may_look(batch, left_to_right):
 
 
 def _rows(batch):
-    """Returns the batch with rows of tokens, also where each has several."""
+    """Returns the batch's masks as `[rows, L]`; examples may have several."""
     names = (features.INPUT_MASK, features.SEQUENCE_IDS)
     return {
         name: ops.reshape(batch[name], (-1, ops.shape(batch[name])[-1]))
@@ -259,9 +260,8 @@ def token_weights(batch: Batch) -> Tensor:
     """Returns float32 `[B, L]`: 1 for real tokens of examples that count.
 
     Args:
-        batch: Has `input_mask` `[B, L]`, or of several rows an example
-            `[B, C, L]`, which become B of them, and perhaps
-            `example_weights`.
+        batch: Has `input_mask` `[B, L]`, or `[B / C, C, L]` if an example has C
+            rows, and perhaps `example_weights`.
     """
     mask = _float32(batch[features.INPUT_MASK])
     examples_B = batch.get(features.EXAMPLE_WEIGHTS)
@@ -271,7 +271,7 @@ def token_weights(batch: Batch) -> Tensor:
     return ops.reshape(mask, (-1, ops.shape(mask)[-1]))
 
 
-# Each returns a loss of every token `[B, L]`, or of every pair `[B, Q, K]`.
+# Each returns a loss for every token `[B, L]`, or for every pair `[B, Q, K]`.
 
 
 def _cosine(outputs, lesson, batch, left_to_right):
@@ -312,11 +312,11 @@ def _self_relations(outputs, lesson, batch, left_to_right):
 
 
 def _divergences(outputs, lesson, batch, left_to_right, pairs):
-    """Adds the divergences of relations of (one, other) of Q, K and V."""
-    # Finite, as in `attend`: there are rows of nothing but padding.
+    """Adds up the divergences of the relations of pairs of Q, K and V."""
+    # Finite, as in `attend`, because some rows are nothing but padding.
     bias_BQK = ops.where(_may_look(batch, left_to_right), 0.0, -1e9)
     own, taught = (
-        # The queries as they were before they were divided.
+        # The queries as they were before their division.
         (query * query.shape[-1] ** 0.5, key, value)
         for query, key, value in (
             outputs["heads"][-1],
@@ -341,10 +341,10 @@ def _divergences(outputs, lesson, batch, left_to_right, pairs):
 def pretraining_objective(lesson: Lesson, left_to_right: bool) -> Objective:
     """Returns the losses of `lesson` on pre-training records.
 
-    The outputs are a `Distiller`'s, the batch is as pre-training has it.
+    The outputs are a `Distiller`'s, and the batch is one of pre-training.
 
     Args:
-        lesson, left_to_right: As of `encoder_objective`.
+        lesson, left_to_right: As in `encoder_objective`.
     """
     of_encoders = encoder_objective(lesson, left_to_right)
     everywhere = is_everywhere(lesson)
@@ -423,10 +423,11 @@ def task_objective(
     """Returns the losses of `lesson` on a task's examples.
 
     Args:
-        lesson, left_to_right: As of `encoder_objective`.
-        of_labels: A task's objective, of one loss of elements with weights.
+        lesson, left_to_right: As in `encoder_objective`.
+        of_labels: A task's objective, with a single loss, over weighted
+            elements.
         soft_losses: `soft_losses(logits, teacher_logits, batch)` -> the sum
-            over the elements, weighted as those of the labels.
+            over the elements, with the same weights.
     """
     of_encoders = encoder_objective(lesson, left_to_right)
 

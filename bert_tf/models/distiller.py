@@ -17,31 +17,31 @@ from bert_tf.models.lesson import OF_HEADS
 from bert_tf.models.lesson import OF_STATES
 from bert_tf.models.lesson import Lesson
 
-# Before the names of a teacher's own model inputs, where its tokenizer is
-# another.
+# Prefix of the teacher's outputs, and of its own model inputs, which it has if
+# its tokenizer differs from the student's.
 TEACHER = "teacher_"
 
 
 class Distiller(keras.Model):
-    """A student, what fits its states to the teacher's width, and the teacher.
+    """A student, its projection to the teacher's width, and the teacher.
 
-    It has the student's variables and the projection's. The teacher's are not
-    among them: they are neither trained nor saved.
+    Its variables are the student's and the projection's. The teacher's are
+    neither trained nor saved.
 
     Args:
         student: A model that is an encoder or has one.
         teacher: Likewise. It is made untrainable.
-        lesson: The `Lesson`, of these two.
+        lesson: The `Lesson` for these two.
 
     Call arguments:
         inputs: A batch as `student` takes it, and perhaps the teacher's own
-            model inputs, with `TEACHER` before their names.
+            model inputs, with the prefix `TEACHER`.
 
     Returns:
-        A dictionary of what the losses are made of, the teacher's with
-        `TEACHER` before its name and without a gradient: `logits`, what the
-        models return; `states` and `heads` as `observing.Observed` has them,
-        the student's states fitted.
+        A dictionary of what the losses are made of: `logits`, what the models
+        return; `states` and `heads`, as in `observing.Observed`, with the
+        student's states projected. The teacher's entries have the prefix
+        `TEACHER` and no gradient.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Distiller(keras.Model):
                 name="projection",
             )
             self.projection.build((None, None, own.config.hidden_size))
-        # In a function, which Keras does not look into.
+        # A function, so that Keras does not track the teacher.
         self.teacher = lambda: teacher
         self.built = True
 
@@ -106,7 +106,7 @@ class Distiller(keras.Model):
         return outputs
 
     def _outputs(self, model, inputs, training):
-        """Returns what the losses need of a model, by name."""
+        """Returns what the losses need from a model, by name."""
         lesson = self.lesson
         if not lesson.has(*OF_ENCODERS):
             return {"logits": _logits(model(inputs, training=training))}
@@ -123,14 +123,14 @@ class Distiller(keras.Model):
 
 
 def _logits(outputs):
-    """Returns a model's outputs, of a pre-trainer those of masked words."""
+    """Returns a model's outputs; of a pre-trainer, its masked-LM logits."""
     if isinstance(outputs, dict) and "masked_lm_logits" in outputs:
         return outputs["masked_lm_logits"]
     return outputs
 
 
 def encoder_of(model: keras.Model) -> BertEncoder:
-    """Returns a model's encoder, which it may be itself."""
+    """Returns a model's encoder, which may be the model itself."""
     return model if isinstance(model, BertEncoder) else model.encoder
 
 
@@ -139,16 +139,16 @@ def copy_layers(
 ) -> list[str]:
     """Gives a new student the weights of chosen layers of its teacher.
 
-    Copied are the embeddings, these blocks in their order, the pooler, and the
-    heads that both have. Variables are not shared: each model has its own.
+    Copies the embeddings, these blocks in this order, the pooler, and the heads
+    that both models have. The models do not share variables.
 
     Args:
-        teacher: A model whose blocks have each their own weights.
-        student: A model of as many blocks as `layers`, and of equal widths.
-        layers: Numbers of blocks of the teacher, from 0.
+        teacher: A model whose blocks do not share weights.
+        student: A model of the same widths, with as many blocks as `layers`.
+        layers: Numbers of the teacher's blocks, from 0.
 
     Returns:
-        The paths of the student's variables that were not in the teacher.
+        The paths of the student's variables that the teacher does not have.
     """
     own, taught = encoder_of(student), encoder_of(teacher)
     pairs = [(own.embeddings, taught.embeddings), (own.pooler, taught.pooler)]
@@ -172,5 +172,5 @@ def copy_layers(
 
 
 def teacher_inputs(batch: Batch) -> Batch:
-    """Returns the model inputs of a batch, by the names of a teacher's own."""
+    """Returns a batch's model inputs, named as a teacher's own."""
     return {f"{TEACHER}{name}": batch[name] for name in features.MODEL_INPUTS}

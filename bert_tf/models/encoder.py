@@ -24,7 +24,7 @@ from bert_tf.layers.heads import Pooler
 from bert_tf.layers.observing import observed_here
 from bert_tf.layers.rematerialization import call_rematerialized
 
-# Hugging Face's names of inputs.
+# Hugging Face's names for inputs.
 _NAMES_ELSEWHERE = {
     features.INPUT_MASK: "attention_mask",
     features.SEGMENT_IDS: "token_type_ids",
@@ -41,40 +41,41 @@ class BertEncoder(ConfiguredModel):
 
     Args:
         config: A `BertConfig`.
-        shared_embeddings: None, or the `BertEmbeddings` of another encoder
-            whose tables and LayerNorm are this one's too.
+        shared_embeddings: None, or the `BertEmbeddings` of another encoder, to
+            share its tables and LayerNorm.
 
     Call arguments:
         inputs: A dictionary of int32 tensors, named in `bert_tf.features`:
             `input_ids`, `input_mask`, `segment_ids` `[B, L]`; for rows that
             hold several sequences also `position_ids`, `sequence_ids`
             `[B, L]` and `first_positions` `[B, S]`.
-        positions: None, or int32 `[B, P]` in `[0, L)`: the only ones whose
-            `sequence_output` is wanted; 0 for none at all. What the last
-            block computes of each position alone is then computed at these
-            and where it is pooled, which in a model of few blocks is a large
-            part of the whole.
+        positions: Where `sequence_output` is wanted: int32 `[B, P]` in
+            `[0, L)`; 0 for nowhere; None for everywhere. Apart from keys and
+            values, the last block is then computed only there and where the
+            pooler reads. In a model of few blocks this saves a large part of
+            the work.
 
     Returns:
         A dictionary of float tensors:
             sequence_output: `[B, L, hidden_size]`, the last block's output;
                 `[B, P, hidden_size]` with `positions`.
-            pooled_output: `[B, hidden_size]`, or `[B, S, hidden_size]` where
+            pooled_output: `[B, hidden_size]`, or `[B, S, hidden_size]` if
                 `first_positions` were given.
-            encoder_outputs: every block's output, a list of
-                `[B, L, hidden_size]`. The embeddings are not among them, and
-                with `positions` the last block is not.
+            encoder_outputs: the outputs of all blocks, a list of
+                `[B, L, hidden_size]`. It excludes the embeddings and, with
+                `positions`, the last block.
 
     Attributes:
-        rematerialize: Whether training computes the blocks a second time for
-            the gradient instead of keeping their activations; False at first.
-        remat: What does so to a function of a tensor: `keras.remat` at first,
-            which saves nothing on TPUs (`training.rematerialization` does).
-        trains_padding: Whether the word embedding of padding is trained, which
-            matters where a loss reads outputs of padding; True at first.
+        rematerialize: Whether training recomputes the blocks for the gradient
+            instead of keeping their activations. Initially False.
+        remat: The wrapper of a function of a tensor that does so. Initially
+            `keras.remat`, which saves nothing on TPUs; for these there is
+            `training.rematerialization.remat`.
+        trains_padding: Whether the word embedding of padding is trained. This
+            matters only if a loss reads outputs at padding. Initially True.
 
     Raises:
-        ValueError: If `config` is another dictionary than a `BertConfig` makes.
+        ValueError: If `config` is a dictionary not made by a `BertConfig`.
 
     Example:
 
@@ -149,14 +150,14 @@ class BertEncoder(ConfiguredModel):
         )
         observed = observed_here()
         embedded, encoder_outputs = x, []
-        # Each block once, but where layers share them (ALBERT).
+        # Each block is called once, unless layers share it (ALBERT).
         num_layers = self.config.num_hidden_layers
         *blocks, last = (
             self.blocks[index * len(self.blocks) // num_layers]
             for index in range(num_layers)
         )
         shape = ops.shape(x)
-        # One matrix from block to block: no block has to find its shape.
+        # One matrix from block to block, so that no block computes its shape.
         x = as_matrix(x)
         for block in blocks:
             x = self._call_block(block, x, attention_mask, None, training)
@@ -177,7 +178,7 @@ class BertEncoder(ConfiguredModel):
                 "encoder_outputs": encoder_outputs,
             }
         x = ops.reshape(x, shape)
-        # The positions that are pooled stand before the others.
+        # The positions to be pooled come before the others.
         if first_positions is None and isinstance(positions, int):
             wanted, num_pooled = 1, 1
         else:
@@ -204,7 +205,7 @@ class BertEncoder(ConfiguredModel):
     def pool(
         self, inputs: features.Batch, training: bool | None = None
     ) -> features.Tensor:
-        """Returns `pooled_output` alone: the last block makes nothing else."""
+        """Returns `pooled_output` alone; the last block serves nothing else."""
         return self(inputs, positions=0, training=training)["pooled_output"]
 
     def _call_block(self, block, x, attention_mask, positions, training):
@@ -221,15 +222,15 @@ class BertEncoder(ConfiguredModel):
 
 
 class EncoderModel(ConfiguredModel):
-    """A model of an encoder, and of heads that its own `build` builds.
+    """A model with an encoder, and with heads that its own `build` builds.
 
     Args:
         config: A `BertConfig`.
-        shared_embeddings: As of `BertEncoder`.
+        shared_embeddings: As in `BertEncoder`.
 
     Attributes:
-        export_inputs: Names of the inputs that `export` makes a signature of.
-        export_rank: How many axes each has, all of any length.
+        export_inputs: Names of the inputs in the signature of `export`.
+        export_rank: Number of axes of each input, all of any length.
         replaces_pooler: Whether the model has no use for a pooler that was
             not trained on pairs of sentences.
     """
@@ -263,8 +264,8 @@ class EncoderModel(ConfiguredModel):
         input_signature=None,
         **kwargs,
     ):
-        # Keras takes the shapes that `build` was called with: a model here
-        # builds itself, before there are inputs.
+        # Keras would take the shapes that `build` was called with, but the
+        # models here build themselves before there are inputs.
         if input_signature is None:
             spec = keras.InputSpec(
                 dtype="int32", shape=(None,) * self.export_rank
@@ -282,7 +283,7 @@ class EncoderModel(ConfiguredModel):
     def make_hidden_layer(
         self, name: str, dropout: float = 0.0
     ) -> HiddenLayer | None:
-        """Returns a classifier's hidden layer; None where the pooler is it."""
+        """Returns a classifier's hidden layer; None if the pooler is it."""
         activation = self.config.classifier_hidden_act
         if activation is None or self.encoder.config.has_pooler:
             return None
@@ -296,14 +297,14 @@ class EncoderModel(ConfiguredModel):
 
 
 def check_names(inputs: features.Batch, names: Iterable[str]) -> None:
-    """Checks that inputs are there.
+    """Checks that no input is missing.
 
     Args:
-        inputs: A model's.
-        names: Those that it has no default for.
+        inputs: Inputs of a model.
+        names: Names of the inputs that the model requires.
 
     Raises:
-        ValueError: If one is missing, or they are no dictionary.
+        ValueError: If one is missing, or `inputs` is not a dictionary.
     """
     if not isinstance(inputs, Mapping):
         raise ValueError(
@@ -313,7 +314,7 @@ def check_names(inputs: features.Batch, names: Iterable[str]) -> None:
     missing = [name for name in names if name not in inputs]
     if not missing:
         return
-    # People come from there.
+    # Many users come from Hugging Face.
     renamed = [
         f"{theirs} is called {name}"
         for name, theirs in _NAMES_ELSEWHERE.items()
@@ -330,11 +331,11 @@ def check_axes(inputs: features.Batch, expected: str) -> None:
     """Checks how many axes the ids have.
 
     Args:
-        inputs: A model's.
-        expected: The shape, a letter an axis, and what it is.
+        inputs: Inputs of a model.
+        expected: The shape, with a letter per axis, and its meaning.
 
     Raises:
-        ValueError: If they are more or fewer.
+        ValueError: If there are more or fewer axes.
     """
     shape = inputs[features.INPUT_IDS].shape
     axes, _, _ = expected.partition("]")
@@ -346,11 +347,11 @@ def check_axes(inputs: features.Batch, expected: str) -> None:
 
 
 def check_bidirectional(config: BertConfig) -> None:
-    """Checks that a model of the pooled output has a config for it.
+    """Checks that a configuration suits a model of the pooled output.
 
     Raises:
-        ValueError: If the model goes from left to right: the first token,
-            which is pooled, then sees nothing but itself.
+        ValueError: If the model goes from left to right. Its first token, which
+            is pooled, sees nothing but itself.
     """
     if config.is_decoder:
         raise ValueError(

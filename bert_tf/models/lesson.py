@@ -15,14 +15,15 @@ ATTENTION = "attention"
 RELATIONS = "relations"
 SELF_RELATIONS = "self_relations"
 
-# Of what goes on inside the two encoders.
+# Losses on what the two encoders compute inside.
 OF_STATES = (COSINE, HIDDEN)
 OF_HEADS = (ATTENTION, RELATIONS, SELF_RELATIONS)
 OF_ENCODERS = (*OF_STATES, *OF_HEADS)
-# By what there is to learn on.
+# Losses on pre-training records, and on the examples of a task.
 ON_RECORDS = (SOFT_TARGETS, MASKED_LM, *OF_ENCODERS)
 ON_TASKS = (SOFT_TARGETS, LABELS, *OF_ENCODERS)
-# DistilBERT's (Sanh et al. 2019), and its first loss beside the labels'.
+# Those of DistilBERT (Sanh et al. 2019); for tasks, the first of them and the
+# loss on the labels.
 DEFAULT_ON_RECORDS = f"{SOFT_TARGETS}:5,{MASKED_LM}:2,{COSINE}:1"
 DEFAULT_ON_TASKS = f"{SOFT_TARGETS}:1,{LABELS}:1"
 
@@ -30,17 +31,17 @@ SOFT_POSITIONS = ("all", "masked")
 
 
 def parse_losses(text: str, known: tuple[str, ...]) -> dict[str, float]:
-    """Reads e.g. "soft_targets:5,masked_lm:2,cosine"; no weight is 1.
+    """Parses e.g. "soft_targets:5,masked_lm:2,cosine"; the default weight is 1.
 
     Args:
         text: Names and weights.
-        known: The names that there are.
+        known: The allowed names.
 
     Returns:
         {name: weight}.
 
     Raises:
-        ValueError: If a name is unknown or there twice, or a weight is not
+        ValueError: If a name is unknown or given twice, or a weight is not
             positive.
     """
     losses: dict[str, float] = {}
@@ -48,7 +49,7 @@ def parse_losses(text: str, known: tuple[str, ...]) -> dict[str, float]:
         name, _, number = part.strip().partition(":")
         if name not in known or name in losses:
             raise ValueError(
-                "`losses` must be different ones of "
+                "`losses` must be different names from "
                 f"{', '.join(known)}, each with a weight as in name:0.5. "
                 f"Received: {name!r} in losses={text!r}."
             )
@@ -66,38 +67,38 @@ def parse_losses(text: str, known: tuple[str, ...]) -> dict[str, float]:
 
 
 def parse_layers(text: str, name: str) -> tuple[int, ...]:
-    """Reads e.g. "0,2,4": numbers of layers, counted from 0.
+    """Parses e.g. "0,2,4": numbers of layers, counted from 0.
 
     Raises:
-        ValueError: If it is anything else; it has the name.
+        ValueError: If it is anything else. The message has the name.
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise ValueError(
-            f"`{name}` must be numbers of layers, counted from 0, with commas "
-            f"between. Received: {name}={text!r}."
+            f"`{name}` must be layer numbers, counted from 0 and separated by "
+            f"commas. Received: {name}={text!r}."
         )
     return tuple(map(int, parts))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """Losses by name and weight, and what they are made with.
+    """Losses by name and weight, and their settings.
 
     `models.distillation` has their formulas.
 
     Args:
         losses: {name: weight}.
-        temperature: What both models' logits are divided by in soft targets,
-            whose loss is multiplied by its square.
-        soft_positions: Of records: whether soft targets are those of "all"
-            tokens or of the "masked" ones alone.
-        layer_map: Of every layer of the student, in order, the layer of the
-            teacher that it learns from, counted from 0, for hidden states and
-            attention. None for the last of each of as many equal parts, as
-            TinyBERT has it.
-        relation_heads: Parts that queries, keys and values are cut to for
-            relations; None for as many as the teacher has heads.
+        temperature: Divisor of both models' logits in soft targets. Their loss
+            is multiplied by its square.
+        soft_positions: For records: whether soft targets are those of "all"
+            tokens or only of the "masked" ones.
+        layer_map: For hidden states and attention: for every layer of the
+            student, the layer of the teacher that it learns from, counted from
+            0. None cuts the teacher into as many equal parts and takes the last
+            layer of each, as in TinyBERT.
+        relation_heads: How many parts queries, keys and values are split into
+            for relations; None for as many as the teacher has heads.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -143,11 +144,11 @@ class Lesson:
 
     @property
     def asks_teacher(self) -> bool:
-        """Whether any of the losses is of what the teacher computes."""
+        """Whether any of the losses needs the teacher's outputs."""
         return self.has(SOFT_TARGETS, *OF_ENCODERS)
 
     def to_dict(self) -> dict[str, object]:
-        """Returns {name: value} of what the weights are a function of."""
+        """Returns {name: value} of the settings that affect the weights."""
         values = {
             "losses": dict(self.losses),
             "temperature": self.temperature,
@@ -158,10 +159,10 @@ class Lesson:
         return {name: v for name, v in values.items() if v is not None}
 
     def for_models(self, student: BertConfig, teacher: BertConfig) -> "Lesson":
-        """Returns the lesson with all that the two models tell.
+        """Returns the lesson with defaults filled in from the two models.
 
         Raises:
-            ValueError: If a loss cannot be made of these two.
+            ValueError: If a loss is not possible with these two.
         """
         layers = student.num_hidden_layers
         layer_map, relation_heads = None, None
@@ -211,7 +212,7 @@ class Lesson:
         )
 
     def has_projection(self, student: BertConfig, teacher: BertConfig) -> bool:
-        """Returns whether the student's states are fitted to another width."""
+        """Returns whether the student's states are projected to a new width."""
         return (
             self.has(*OF_STATES) and student.hidden_size != teacher.hidden_size
         )
@@ -237,12 +238,12 @@ def check_layers(
     """Checks that the teacher has these layers.
 
     Raises:
-        ValueError: If not; it has the name of the setting.
+        ValueError: If it does not. The message has the setting's name.
     """
     number = teacher.num_hidden_layers
     if not layers or any(not 0 <= layer < number for layer in layers):
         raise ValueError(
-            f"`{name}` must be of the teacher's layers, 0 to {number - 1}. "
+            f"`{name}` must be layers of the teacher, 0 to {number - 1}. "
             f"Received: {name}={_listed(layers)}."
         )
 

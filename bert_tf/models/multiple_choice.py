@@ -1,4 +1,4 @@
-"""BERT with one score for each of several ways to go on."""
+"""BERT with one score for each of several choices."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ from bert_tf.models.encoder import check_names
 class BertMultipleChoice(EncoderModel):
     """Scores of choices (Devlin et al. 2018, section 4.4).
 
-    Each choice is a sequence of its own, packed with the context; a vector
-    scores the pooled outputs. Like Hugging Face's it has a bias, which no
-    softmax over the choices sees.
+    Each choice is packed with the context into a sequence of its own, and a
+    vector scores the pooled outputs. Like Hugging Face's model it has a bias,
+    which cancels in a softmax over the choices.
 
     Args:
         config: A `BertConfig`.
@@ -31,12 +31,12 @@ class BertMultipleChoice(EncoderModel):
             int32 `[B, C, L]`; other keys are ignored.
 
     Returns:
-        float32 logits `[B, C]`. Not yet a softmax: give the loss
+        float32 logits `[B, C]`. There is no softmax: use a loss with
         `from_logits=True`.
 
     Raises:
-        ValueError: If the configuration is of a model that goes from left to
-            right, or a value is out of its range.
+        ValueError: If the configuration is of a left-to-right model, or a value
+            is out of its range.
 
     Example:
 
@@ -60,7 +60,7 @@ class BertMultipleChoice(EncoderModel):
             dropout = self.config.classifier_dropout_prob
         self.hidden_layer = self.make_hidden_layer("multiple_choice_hidden")
         self.choice_head = self.make_head(1, "multiple_choice", dropout)
-        # As its own numbers: those of NumPy files do not hold.
+        # As a Python number: Keras's files cannot hold NumPy's.
         self.dropout = self.choice_head.dropout
         self.build()
 
@@ -87,10 +87,10 @@ def flatten_choices(inputs: features.Batch) -> tuple[features.Batch, Any]:
     """Returns inputs `[B, C, L]` as sequences `[B * C, L]`, and C.
 
     Raises:
-        ValueError: If one is missing, or they have another number of axes.
+        ValueError: If one is missing, or they do not have three axes.
     """
     check_names(inputs, features.MODEL_INPUTS)
-    check_axes(inputs, "[B, C, L], C sequences an example")
+    check_axes(inputs, "[B, C, L], C sequences per example")
     _, num_choices, length = ops.shape(inputs[features.INPUT_IDS])
     flat = {
         name: ops.reshape(inputs[name], (-1, length))

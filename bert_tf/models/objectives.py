@@ -22,8 +22,8 @@ from bert_tf.layers.chains import run_chain
 from bert_tf.layers.gradients import with_gradient
 from bert_tf.models.span_boundaries import span_boundaries
 
-# Of so many classes a prediction is exact: in 16 bits, or of a model that
-# answers always alike, two may have one logit.
+# Up to this many classes, hits are exact even where logits tie. They do in 16
+# bits, or if a model always gives the same answer.
 _MAX_CLASSES = 1000
 
 
@@ -37,8 +37,8 @@ class Objective:
 
         total over all replicas / (weight over all replicas + weight_epsilon)
 
-    with 0 where the divisor is 0, each times its `loss_weights`. What is
-    reported of a term is not multiplied.
+    or 0 if the divisor is 0, each times its `loss_weights`. Terms are reported
+    without this factor.
 
     Args:
         weights: `weights(batch) -> {name: weight}`: the denominators, from
@@ -46,10 +46,9 @@ class Objective:
         losses: `losses(outputs, batch) -> {name: total}`: the numerators.
         metrics: `metrics(outputs, batch) -> {name: (total, weight)}`: what
             else to report, as total / weight over all replicas and batches.
-        weight_epsilon: Added to every weight of a loss term;
-            google-research/bert has 1e-5 in pre-training. Or {name: what is
-            added to that term's}.
-        loss_weights: {name: what a term counts in the sum}, 1 for others.
+        weight_epsilon: Added to the weight of every loss term, or {name: what
+            to add}. In pre-training, google-research/bert has 1e-5.
+        loss_weights: {name: factor of the term in the sum}; 1 for the others.
     """
 
     weights: Callable[[Batch], dict[str, Tensor]]
@@ -86,10 +85,10 @@ class Objective:
         }
 
     def loss(self, terms: Mapping[str, Any]) -> Any:
-        """Returns the sum of {name: term}, each times what it counts."""
+        """Returns the sum of {name: term}, each times its loss weight."""
         weights = {name: self.loss_weights.get(name, 1) for name in terms}
         return sum(
-            # Of 1 none: graphs have no operation more.
+            # No factor of 1: it would be one more operation in the graph.
             term if weights[name] == 1 else weights[name] * term
             for name, term in terms.items()
         )
@@ -107,8 +106,8 @@ class Objective:
             weights: `weights(batch)` -> float32 `[B, ...]`, 0 for elements
                 that do not count.
             losses: `losses(outputs, batch)` -> float32, of the same shape.
-            accuracy: If given, what the share of elements whose `labels` have
-                the largest logit is called; the outputs are the logits.
+            accuracy: None, or the name of a metric: the share of elements whose
+                label has the largest logit. The outputs are then logits.
         """
 
         def metrics(outputs, batch):
@@ -158,19 +157,20 @@ def hits(
     """Returns (sum, weight) of the hits, as `Objective.metrics` has them.
 
     A hit is a label that is predicted: the first class with the largest logit.
-    Over a vocabulary it is a label whose logit no other exceeds, which is
-    several times cheaper and the same but for words of one logit.
+    Over a vocabulary it is a label whose logit no other exceeds. That is
+    several times cheaper, and the same unless logits tie.
 
     Args:
         logits: float `[..., K]`.
-        labels: int, of as many elements as there are rows of logits.
+        labels: int, with one element per row of logits.
         weights: float32, of the shape of the labels.
     """
-    # The loss has both numbers too: TensorFlow computes them once.
+    # Maximum and picked logit are part of the loss too: TensorFlow computes
+    # them once.
     labels_N = ops.reshape(ops.cast(labels, "int32"), (-1,))
     logits_NK = ops.reshape(logits, (-1, logits.shape[-1]))
     if logits.shape[-1] <= _MAX_CLASSES:
-        # Keras's `argmax` looks at the numbers' bits, in a GPU's host's memory.
+        # On GPUs, Keras's `argmax` looks at the numbers' bits in host memory.
         predictions_N1 = ops.top_k(logits_NK, 1)[1]
         hits_N = ops.equal(ops.cast(predictions_N1[:, 0], "int32"), labels_N)
     else:
@@ -240,7 +240,7 @@ def _pretraining_metrics(outputs, batch):
 
 
 def _next_sentence_weights(batch):
-    """Returns float32 `[B, S]`: 1 for every sequence that there is."""
+    """Returns float32 `[B, S]`: 1 for every sequence that exists."""
     labels_BS = batch[features.NEXT_SENTENCE_LABELS]
     first_positions_BS = batch.get(features.FIRST_POSITIONS)
     if first_positions_BS is None:
@@ -251,11 +251,11 @@ def _next_sentence_weights(batch):
 
 
 def _cross_entropy_of_words(logits, labels):
-    """Returns what `cross_entropy` does, with another gradient.
+    """Returns what `cross_entropy` returns, with a cheaper gradient.
 
-    Over the vocabulary each pass costs as much as a small matrix product.
-    The gradient, softmax less one at the label, is therefore made of the
-    exponentials of the forward pass, and changed at the labels alone.
+    Over the vocabulary each pass costs as much as a small matrix product. The
+    gradient is softmax, minus one at the label. It therefore reuses the
+    exponentials of the forward pass and changes them at the labels alone.
     """
     shape = ops.shape(labels)
     labels_N = ops.reshape(ops.cast(labels, "int32"), (-1,))
@@ -284,7 +284,7 @@ def _cross_entropy_of_words(logits, labels):
 
 
 def _powers(logits_NV, max_N1, dtype):
-    """The chain of exp(logits - max) and their sums. Logits are float32."""
+    """Returns exp(logits - max) and the sums, of float32 logits: a chain."""
     del dtype
     powers_NV = ops.exp(logits_NV - max_N1)
     return powers_NV, ops.sum(powers_NV, axis=-1, keepdims=True)
@@ -343,12 +343,12 @@ SPAN_BOUNDARIES = Objective(
 def replaced_tokens(discriminator_weight: float = 50.0) -> Objective:
     """Returns ELECTRA's objective (Clark et al. 2020, equation 5).
 
-    Of a `ReplacedTokensPretrainer`: the masked-LM loss of the generator, and
-    as a mean over all tokens, [CLS] and [SEP] too, the binary cross-entropy of
-    the discriminator.
+    For a `ReplacedTokensPretrainer`: the masked-LM loss of the generator, plus
+    the binary cross-entropy of the discriminator as a mean over all tokens,
+    including [CLS] and [SEP].
 
     Args:
-        discriminator_weight: 50 in the paper.
+        discriminator_weight: Factor of the second loss, 50 in the paper.
     """
 
     def token_weights(batch):
@@ -383,7 +383,7 @@ def replaced_tokens(discriminator_weight: float = 50.0) -> Objective:
         num_replaced = ops.sum(weights_BL * is_replaced_BL)
         num_told = ops.sum(weights_BL * is_told_BL)
         num_hits = ops.sum(weights_BL * is_replaced_BL * is_told_BL)
-        # Replaced and told, or neither.
+        # Replaced and predicted to be, or neither.
         num_right = num_tokens - num_replaced - num_told + 2 * num_hits
         return _pretraining_metrics(outputs, _without_pairs(batch)) | {
             "discriminator_accuracy": (num_right, num_tokens),
@@ -412,7 +412,7 @@ def _without_pairs(batch):
 
 
 def _binary_cross_entropy(logits, labels):
-    """Returns float32 of the shape of the logits; labels 0 or 1."""
+    """Returns float32 of the shape of the logits; labels are 0 or 1."""
     logits = ops.cast(logits, "float32")
     labels = ops.cast(labels, "float32")
     return ops.softplus(logits) - logits * labels

@@ -15,8 +15,8 @@ from bert_tf.models.encoder import check_names
 class BertPretrainer(EncoderModel):
     """Masked-LM and next-sentence prediction (Devlin et al. 2018, 3.1).
 
-    The second head also tells ALBERT's order of sentences. Families that are
-    not pre-trained on pairs of sentences have the first alone.
+    For ALBERT the second head predicts the order of sentences. Families that
+    are not pre-trained on pairs of sentences have only the first.
 
     Args:
         config: A `BertConfig`.
@@ -26,12 +26,12 @@ class BertPretrainer(EncoderModel):
 
     Returns:
         A dictionary of float32 logits: `masked_lm_logits`
-        `[B, P, vocab_size]` and, where the family has that head,
-        `next_sentence_logits` `[B, 2]`, or `[B, S, 2]` where `first_positions`
+        `[B, P, vocab_size]` and, if the family has that head,
+        `next_sentence_logits` `[B, 2]`, or `[B, S, 2]` if `first_positions`
         were given.
 
     Raises:
-        ValueError: If `config` is another dictionary than a `BertConfig` makes.
+        ValueError: If `config` is a dictionary not made by a `BertConfig`.
 
     Example:
 
@@ -82,12 +82,12 @@ class BertPretrainer(EncoderModel):
         pooled: features.Tensor,
         training: bool | None = None,
     ) -> dict[str, features.Tensor]:
-        """Returns the logits, of what the encoder says.
+        """Returns the logits for outputs of the encoder.
 
         Args:
-            predicted: float `[B, P, hidden_size]`: its outputs at the masked
-                positions.
-            pooled: Its `pooled_output`.
+            predicted: float `[B, P, hidden_size]`: the encoder's outputs at the
+                masked positions.
+            pooled: The encoder's `pooled_output`.
             training: Whether there is dropout.
         """
         logits = {

@@ -1,4 +1,4 @@
-"""ELECTRA's pre-training: a generator, and a discriminator of what it makes."""
+"""ELECTRA's pre-training: a generator, and a discriminator of its samples."""
 
 import dataclasses
 from typing import Any
@@ -15,21 +15,22 @@ from bert_tf.layers.sampling import sample_classes
 from bert_tf.models.discriminator import BertDiscriminator
 from bert_tf.models.pretrainer import BertPretrainer
 
-# Of google-research/electra's heads.
+# The size of heads in google-research/electra.
 _HEAD_SIZE = 64
 
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:
     """Returns the configuration of a discriminator's generator.
 
-    As google-research/electra has it: as many layers, less wide, a head for
-    every 64 of the width and feed-forward layers of 4 times the width. Where
-    that number of heads does not divide the width, the next lower that does.
+    As in google-research/electra, the generator has as many layers but a
+    smaller width, a head for every 64 of the width, and feed-forward layers of
+    4 times the width. If the number of heads does not divide the width, it is
+    the next lower one that does.
 
     Args:
         config: The discriminator's `BertConfig`.
-        size: Its width as a share of the discriminator's, in (0, 1]: a quarter
-            in ELECTRA's small and large, a third in its base.
+        size: The generator's width as a share of the discriminator's, in
+            (0, 1]: a quarter in ELECTRA's small and large, a third in its base.
 
     Raises:
         ValueError: If `size` is out of its range.
@@ -57,20 +58,20 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
 class ReplacedTokensPretrainer(ConfiguredModel):
     """Replaced-token detection (Clark et al. 2020, section 2).
 
-    The generator predicts the masked tokens. A sample of each prediction takes
-    the mask's place, without a gradient, and the discriminator tells of every
-    token whether it is another than the text's. Both have the same embeddings,
-    LayerNorm included; from there on each has its own dense layer.
+    The generator predicts the masked tokens. A sample of each prediction
+    replaces the mask, without a gradient, and the discriminator predicts for
+    every token whether it differs from the text's. The two share the embeddings
+    and their LayerNorm, but each has its own projection.
 
     Args:
         config: The discriminator's `BertConfig`.
-        generator: The generator's: as wide embeddings, of any other size.
+        generator: The generator's `BertConfig`. Its embeddings must have the
+            same width; it may differ in any other size.
 
     Call arguments:
         inputs: `BertEncoder`'s; `masked_lm_positions`, `masked_lm_ids` int32
             and `masked_lm_weights` float32 `[B, P]`; and `replacement_draws`
-            int32 `[B, P, 2]` in [0, 2**23), of which the samples are a
-            function.
+            int32 `[B, P, 2]` in [0, 2**23), which determine the samples.
 
     Returns:
         A dictionary: float32 `masked_lm_logits` `[B, P, vocab_size]` and
@@ -82,7 +83,7 @@ class ReplacedTokensPretrainer(ConfiguredModel):
         discriminator: A `BertDiscriminator`.
 
     Raises:
-        ValueError: If the embeddings of the two are not of one form.
+        ValueError: If the embeddings of the two do not match.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class ReplacedTokensPretrainer(ConfiguredModel):
         self.build()
 
     def build(self, input_shape=None):
-        # The two have built themselves.
+        # Both parts have built themselves.
         self.built = True
 
     def call(self, inputs, training=None):
@@ -155,14 +156,15 @@ def replace_tokens(
         sampled: int32 `[B, P]`.
 
     Returns:
-        int32 `[B, L]`: the ids, and 1 where one is not the text's, else 0.
+        Two int32 `[B, L]`: the ids; and 1 where they differ from the text's,
+        otherwise 0.
     """
     input_ids = ops.cast(inputs[features.INPUT_IDS], "int32")
     is_slot_BP = inputs[features.MASKED_LM_WEIGHTS] > 0
-    # In float32, where places and ids are exact: a GPU compares and adds int32
-    # in the host's memory.
+    # In float32, which holds positions and ids exactly. On GPUs, int32 is
+    # compared and added in host memory.
     positions_BP = ops.cast(inputs[features.MASKED_LM_POSITIONS], "float32")
-    # No place has this number.
+    # No position has this number.
     places_BP = ops.where(is_slot_BP, positions_BP, -1.0)
     length = ops.shape(input_ids)[1]
     is_here_BPL = ops.equal(
@@ -171,7 +173,7 @@ def replace_tokens(
     is_masked_BL = ops.any(is_here_BPL, axis=1)
 
     def put(values_BP):
-        # A place has one slot at most: a sum with one term.
+        # A position has at most one slot, so that the sum has one term.
         values_BP = ops.cast(values_BP, "float32")
         here_BPL = ops.where(is_here_BPL, values_BP[:, :, None], 0.0)
         return ops.cast(ops.sum(here_BPL, axis=1), "int32")

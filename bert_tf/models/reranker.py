@@ -12,15 +12,15 @@ from bert_tf.models.multiple_choice import flatten_choices
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertReranker(BertClassifier):
-    """Scores of the texts of a query (Nogueira and Cho 2019, arXiv 1901.04085).
+    """Scores texts for a query (Nogueira and Cho 2019, arXiv 1901.04085).
 
-    It is a `BertClassifier` of one output, under whose names it is stored, that
-    takes several pairs of a query and a text in a row.
+    It is a `BertClassifier` with one output. A row holds several pairs of a
+    query and a text. Stored weights have the names of a `BertClassifier`.
 
     Args:
         config: A `BertConfig`.
         num_labels: 1.
-        dropout: As of `BertClassifier`.
+        dropout: As in `BertClassifier`.
 
     Call arguments:
         inputs: A dictionary with `input_ids`, `input_mask` and `segment_ids`,
@@ -30,7 +30,7 @@ class BertReranker(BertClassifier):
         float32 logits `[B, C]`: the higher, the more relevant.
 
     Raises:
-        ValueError: If `num_labels` is not 1, or as of `BertClassifier`.
+        ValueError: If `num_labels` is not 1, or as in `BertClassifier`.
 
     Example:
 

@@ -1,6 +1,6 @@
-"""BERT that makes one vector of a text: sentence embeddings.
+"""BERT that turns a text into one vector: sentence embeddings.
 
-Letters in tensor names: B row of the batch, P passages a row, N all texts of
+Letters in tensor names: B row of the batch, P passages per row, N all texts of
 the batch, L position, D size of a vector.
 """
 
@@ -22,10 +22,10 @@ from bert_tf.models.encoder import check_names
 
 CLS, MEAN, MAX = "cls", "mean", "max"
 POOLINGS = (CLS, MEAN, MAX)
-# Of sentence-transformers: what a text without tokens is divided by.
+# Smallest divisors, as in sentence-transformers.
 _SMALLEST_COUNT = 1e-9
 _SMALLEST_LENGTH = 1e-12
-# Below all numbers that a model makes.
+# Below all outputs of a model.
 _SMALLEST = -1e9
 
 
@@ -33,39 +33,39 @@ _SMALLEST = -1e9
 class BertSentenceEncoder(EncoderModel):
     """Vectors of texts (Reimers & Gurevych 2019, arXiv 1908.10084).
 
-    The last block's vectors of all tokens are pooled, as sentence-transformers
-    does it; perhaps a dense layer with tanh follows, and perhaps the vector is
-    divided by its length. The pooler takes no part: it is not trained.
+    As in sentence-transformers, the last block's outputs for all tokens are
+    pooled. A dense layer with tanh may follow, and the vector may be divided by
+    its length. BERT's own pooler is not used, nor trained.
 
     Args:
         config: A `BertConfig`.
-        pooling: "mean" of the tokens that are no padding, their "max", or the
-            first one's, "cls".
-        dense_size: Outputs of the dense layer; None for none.
-        has_dense_in_training_only: Whether the dense layer is left out but in
-            training, as unsupervised SimCSE has it (Gao et al. 2021, arXiv
+        pooling: "mean" or "max" over the tokens that are not padding, or "cls"
+            for the first token.
+        dense_size: Outputs of the dense layer; None for no such layer.
+        has_dense_in_training_only: Whether the dense layer is used only in
+            training, as in unsupervised SimCSE (Gao et al. 2021, arXiv
             2104.08821, section 6.3).
         is_normalized: Whether a vector is divided by its length.
-        truncate_dim: How many numbers of a vector are kept, the first ones;
-            None for all. In training all are: the loss may be of several sizes
+        truncate_dim: How many of a vector's first numbers are kept; None for
+            all. Training keeps all, because the loss may use several sizes
             (Kusupati et al. 2022, arXiv 2205.13147). As in
-            sentence-transformers what is left is not divided by its length.
+            sentence-transformers, what is kept is not normalised again.
 
     Call arguments:
         inputs: A dictionary of int32 tensors, named in `bert_tf.features`:
-            `input_ids`, `input_mask`, `segment_ids` `[B, L]`, of texts; where
-            these are queries to be compared, also `passage_ids`,
+            `input_ids`, `input_mask`, `segment_ids` `[B, L]` of texts. If these
+            are queries to be compared with passages, also `passage_ids`,
             `passage_mask`, `passage_segment_ids` `[B, P, L']`.
 
     Returns:
-        float32 `[B, D]`; of queries with passages `[B, 1 + P, D]`, the query's
+        float32 `[B, D]`; for queries with passages `[B, 1 + P, D]`, the query's
         vector first.
 
     Attributes:
-        run_in_chunks: How training goes through the texts in parts, with the
-            memory of one: `run_in_chunks(model, embed, inputs)` returns what
-            `embed(inputs)` does, of `inputs` `[N, L]`. None, as at first, for
-            all at once.
+        run_in_chunks: How training embeds the texts in parts, with the memory
+            of one part: `run_in_chunks(model, embed, inputs)` returns what
+            `embed(inputs)` returns, for `inputs` `[N, L]`. Initially None, for
+            all texts at once.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -145,7 +145,7 @@ class BertSentenceEncoder(EncoderModel):
 
     @property
     def vector_size(self) -> int:
-        """D of the vectors that the model answers with."""
+        """D of the vectors that the model returns in inference."""
         size = self.dense_size
         if size is None or self.has_dense_in_training_only:
             size = self.config.hidden_size
@@ -153,7 +153,7 @@ class BertSentenceEncoder(EncoderModel):
 
     @property
     def weights_elsewhere(self) -> list[keras.Variable]:
-        """What is in no table of a family: other files hold it."""
+        """Weights that no table of a family names; other files hold them."""
         return [] if self.dense is None else self.dense.weights
 
     def call(self, inputs, training=None):
@@ -180,7 +180,7 @@ class BertSentenceEncoder(EncoderModel):
             name: inputs[own] for name, own in zip(features.MODEL_INPUTS, names)
         }
         if len(shape) > 1:
-            # Not -1: TensorFlow would not know how many they are.
+            # Not simply -1, because TensorFlow would not know the number.
             is_known = all(isinstance(size, int) for size in shape)
             num_texts = math.prod(shape) if is_known else -1
             flat_NL = {
@@ -201,7 +201,7 @@ class BertSentenceEncoder(EncoderModel):
 
     def _embed(self, inputs, training):
         if self.pooling == CLS:
-            # The last block makes nothing else.
+            # The last block computes nothing else.
             num_rows = ops.shape(inputs[features.INPUT_IDS])[0]
             first = ops.zeros((num_rows, 1), "int32")
             outputs = self.encoder(inputs, first, training=training)
@@ -231,7 +231,7 @@ class BertSentenceEncoder(EncoderModel):
 
 
 def _checked_size(name, size):
-    """Returns an argument, None or a positive integer, as Python's own."""
+    """Returns `size`, None or a positive integer, as a Python number."""
     if size is None:
         return None
     number = whole_number(name, size)
@@ -243,6 +243,6 @@ def _checked_size(name, size):
 
 
 def normalize(vectors: Tensor) -> Tensor:
-    """Divides vectors `[..., D]` by their lengths; one of zeros stays so."""
+    """Divides vectors `[..., D]` by their lengths; zeros stay zeros."""
     squares = ops.sum(vectors * vectors, axis=-1, keepdims=True)
     return vectors * ops.rsqrt(ops.maximum(squares, _SMALLEST_LENGTH**2))

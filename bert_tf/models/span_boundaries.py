@@ -1,6 +1,6 @@
-"""SpanBERT's pre-training: spans told from what stands around them.
+"""SpanBERT's pre-training: spans are predicted from what is around them.
 
-Letters in tensor names: B batch, L position, P predictions a sequence.
+Letters in tensor names: B batch, L position, P predictions per sequence.
 """
 
 from typing import Any
@@ -28,16 +28,16 @@ class SpanBoundaryPretrainer(ConfiguredModel):
         config: A `BertConfig`.
 
     Call arguments:
-        inputs: `BertPretrainer`'s, and `masked_lm_weights` `[B, P]`. Spans are
-            `span_boundaries`.
+        inputs: `BertPretrainer`'s, and `masked_lm_weights` `[B, P]`. The spans
+            are found by `span_boundaries`.
 
     Returns:
-        What the `BertPretrainer` does, and `span_boundary_logits` float32
-        `[B, P, vocab_size]`; those where `span_boundaries` has weight 0 are of
-        no meaning.
+        What the `BertPretrainer` returns, and `span_boundary_logits`, float32
+        `[B, P, vocab_size]`. These are meaningless where `span_boundaries` has
+        weight 0.
 
     Attributes:
-        pretrainer: The `BertPretrainer`, which is what is saved.
+        pretrainer: The `BertPretrainer`, the only part that is saved.
     """
 
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
@@ -81,36 +81,36 @@ class SpanBoundaryPretrainer(ConfiguredModel):
 
 
 def span_boundaries(inputs: features.Batch) -> dict[str, features.Tensor]:
-    """Finds the spans of masked tokens, and what stands around them.
+    """Finds the spans of masked tokens, and the positions around them.
 
-    A span is what is masked in a row, as in SpanBERT's code: two that touch
-    are one. So the records need not tell which tokens were chosen together,
-    and records of any kind have spans, short ones if not made of spans.
+    A span is a run of masked tokens, as in SpanBERT's code: two that touch are
+    one. So the records need not say which tokens were chosen together. Records
+    that were not masked by spans have spans too, but short ones.
 
     Args:
         inputs: `input_mask` `[B, L]`; `masked_lm_positions` and
             `masked_lm_weights` `[B, P]`, positions ascending and weights 0
-            after the predictions; of packed rows also `sequence_ids` `[B, L]`.
+            after the predictions; for packed rows also `sequence_ids` `[B, L]`.
 
     Returns:
         A dictionary, `[B, P]` each: int32 `before` and `after`, the positions
         around the span of each prediction; int32 `place`, the prediction's
-        number in its span from 0; float32 `weights`, 1 on the predictions that
-        the objective is for: of the first `SpanBoundaryHead.NUM_PLACES` of a
-        span that has a token of its own sequence on either side.
+        number in its span, from 0; float32 `weights`, 1 on the predictions that
+        the objective is for. These are the first `SpanBoundaryHead.NUM_PLACES`
+        of a span that has tokens of its own sequence on both sides.
     """
-    # In float32, where positions are exact: a GPU computes with int32 in the
-    # host's memory.
+    # In float32, which holds positions exactly. On GPUs, TensorFlow computes
+    # with int32 in host memory.
     positions_BP = ops.cast(inputs[features.MASKED_LM_POSITIONS], "float32")
     is_slot_BP = inputs[features.MASKED_LM_WEIGHTS] > 0
-    # Where there is no sequence id, padding is told by the mask alike.
+    # Without sequence ids, the mask tells text from padding just as well.
     sequence_BL = inputs.get(features.SEQUENCE_IDS)
     if sequence_BL is None:
         sequence_BL = inputs[features.INPUT_MASK]
     sequence_BL1 = ops.cast(sequence_BL, "float32")[:, :, None]
     last_place = ops.cast(ops.shape(sequence_BL)[1] - 1, "float32")
 
-    # Slot j is of slot i's span if positions between them rise by one each.
+    # Slots i and j are in the same span if positions rise by one between them.
     steps_BP = positions_BP - ops.arange(
         ops.shape(positions_BP)[1], dtype="float32"
     )

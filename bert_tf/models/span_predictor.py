@@ -12,7 +12,7 @@ from bert_tf.models.encoder import EncoderModel
 class BertSpanPredictor(EncoderModel):
     """Where an answer starts and ends (Devlin et al. 2018, section 4.2).
 
-    The pooler takes no part: it is not trained.
+    The pooler is not used, nor trained.
 
     Args:
         config: A `BertConfig`.
@@ -21,11 +21,11 @@ class BertSpanPredictor(EncoderModel):
         inputs: `BertEncoder`'s.
 
     Returns:
-        A dictionary of float32 logits `start_logits`, `end_logits` `[B, L]`,
-        of padding also: a softmax over the positions comes after them.
+        A dictionary of float32 logits, `start_logits` and `end_logits`
+        `[B, L]`, also for padding. There is no softmax over the positions.
 
     Raises:
-        ValueError: If `config` is another dictionary than a `BertConfig` makes.
+        ValueError: If `config` is a dictionary not made by a `BertConfig`.
 
     Example:
 
@@ -42,9 +42,9 @@ class BertSpanPredictor(EncoderModel):
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.encoder.pooler.leave_out()
-        # Positions of padding are candidates, as in google-research/bert, but
-        # do not train [PAD], as in transformers: on 3,000 questions of SQuAD
-        # its exact match is two points higher.
+        # Padding positions are candidates, as in google-research/bert, but do
+        # not train [PAD], as in transformers. On 3,000 questions of SQuAD this
+        # makes exact match two points higher.
         self.encoder.trains_padding = False
         self.span_head = self.make_head(
             2, "span", self.config.span_dropout_prob

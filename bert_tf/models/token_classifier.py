@@ -12,11 +12,11 @@ from bert_tf.models.encoder import EncoderModel
 class BertTokenClassifier(EncoderModel):
     """Classes of every token: tagging (Devlin et al. 2018, section 5.3).
 
-    The pooler takes no part: it is not trained.
+    The pooler is not used, nor trained.
 
     Args:
         config: A `BertConfig`.
-        num_labels: Number of classes, from 1.
+        num_labels: Number of classes, at least 1.
         dropout: Fraction of the encoder's output dropped in training, in
             `[0, 1)`.
 
@@ -24,8 +24,8 @@ class BertTokenClassifier(EncoderModel):
         inputs: `BertEncoder`'s.
 
     Returns:
-        float32 logits `[B, L, num_labels]`. Not yet a softmax: give the loss
-        `from_logits=True`.
+        float32 logits `[B, L, num_labels]`. There is no softmax: use a loss
+        with `from_logits=True`.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -55,7 +55,7 @@ class BertTokenClassifier(EncoderModel):
         self.classification_head = self.make_head(
             num_labels, "token_classifier", dropout
         )
-        # As its own numbers: those of NumPy files do not hold.
+        # As Python numbers: Keras's files cannot hold NumPy's.
         self.num_labels = self.classification_head.num_labels
         self.dropout = self.classification_head.dropout
         self.build()

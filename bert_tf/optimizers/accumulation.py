@@ -1,4 +1,4 @@
-"""A batch gone through in parts, one after the other, and summed."""
+"""Sums over a batch that is processed in parts, one after the other."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -12,21 +12,21 @@ def sum_over_parts(
     batch: Mapping[str, Any],
     num_parts: int,
 ) -> Any:
-    """Sums what a function returns of the parts of a batch.
+    """Sums what a function returns for the parts of a batch.
 
-    The parts are gone through in a loop of the graph: there is the memory of
-    one part's activations at a time, and of one sum.
+    A loop in the graph processes the parts. It needs the memory of one part's
+    activations, and of one sum.
 
     Args:
         run_part: `run_part(part)` -> a nest of float tensors whose shapes do
             not depend on the values; `tf.IndexedSlices` may be among them.
-        batch: {name: tensor [B, ...]}, of static shapes, but for one axis
-            behind the first; or dictionaries of them, as the labels of a model
-            with several outputs are.
-        num_parts: Parts, of B / num_parts rows each.
+        batch: {name: tensor [B, ...]}, or dictionaries of these, such as the
+            labels of a model with several outputs. Shapes must be static,
+            except for one axis after the first.
+        num_parts: Number of parts, of B / num_parts rows each.
 
     Returns:
-        The nest, of dense tensors.
+        The nest of the sums, as dense tensors.
 
     Raises:
         ValueError: If `num_parts` does not divide B.
@@ -38,16 +38,16 @@ def sum_over_parts(
             f"Received: num_parts={num_parts}."
         )
 
-    # Not cut out by their numbers: so the shape of a part is static. The
-    # length of trimmed batches alone is not.
+    # Reshaped, not sliced, so that the shape of a part is static. Only the
+    # length of trimmed batches is not.
     def divided(rows):
         sizes = [-1 if size is None else size for size in rows.shape[1:]]
         return tf.reshape(rows, [num_parts, num_rows // num_parts, *sizes])
 
     parts = tf.nest.map_structure(divided, dict(batch))
 
-    # A function of its own, so that it is traced once, and that the shapes of
-    # its results are known before the loop is made.
+    # A function of its own, so that it is traced once, and so that the shapes
+    # of its results are known before the loop is made.
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.int32)])
     def run_number(number):
         results = run_part(

@@ -14,14 +14,14 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-# What google-research/bert leaves out of the weight decay, and this library's
-# and Hugging Face's spelling of the same: biases (`output_bias` of the heads
-# among them) and the scales of layer normalisation.
+# Excluded from weight decay, as in google-research/bert: biases (including the
+# heads' `output_bias`) and the scales of layer normalisation, as this library
+# and Hugging Face spell them.
 NO_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
 
-# Gradients are summed over the replicas in packs of about so many bytes: the
-# sum of a pack goes on while the rest of the backward pass is computed. By
-# default TensorFlow makes one pack of all, and waits for the last gradient.
+# Gradients are summed over the replicas in packs of about this many bytes. A
+# pack is summed while the rest of the backward pass is computed. By default
+# TensorFlow makes a single pack, and waits for the last gradient.
 _ALL_REDUCE = tf.distribute.experimental.CommunicationOptions(
     bytes_per_pack=50 * 2**20
 )
@@ -35,7 +35,7 @@ LearningRate: TypeAlias = (
 class BertOptimizer(keras.optimizers.Optimizer):
     """Adam with decoupled weight decay, as BERT was trained.
 
-    Devlin et al. 2018, appendix A.2; for fine-tuning A.3.
+    Devlin et al. 2018, appendix A.2, and A.3 for fine-tuning.
 
     With gradient g of variable w, clipped by the norm of all gradients:
 
@@ -43,13 +43,13 @@ class BertOptimizer(keras.optimizers.Optimizer):
         v = beta_2 * v + (1 - beta_2) * g * g
         w = w - learning_rate * (m / (sqrt(v) + epsilon) + weight_decay * w)
 
-    This is `AdamWeightDecayOptimizer` of google-research/bert: there is no
-    bias correction unless asked for. Differs from BERT: gradients are clipped
-    once, after they were summed over the replicas, so that the number of
-    devices changes nothing. (Keras, and BERT on TPUs, clip on each device.)
+    This is `AdamWeightDecayOptimizer` of google-research/bert, so by default
+    there is no bias correction. One thing differs: gradients are clipped once,
+    after they are summed over the replicas, so that the number of devices
+    changes nothing. (Keras, and BERT on TPUs, clip on each device.)
 
-    In a custom step, call `apply` in replica context with gradients whose sum
-    over the replicas is that of the global batch: `apply` sums them, once.
+    In a custom step, call `apply` in replica context. It sums the gradients
+    over the replicas, once. The sum must be the gradient of the global batch.
 
     Args:
         learning_rate: Float or a `LearningRateSchedule`, e.g. `WarmupDecay`.
@@ -66,25 +66,25 @@ class BertOptimizer(keras.optimizers.Optimizer):
             fine-tuning on little data (arXiv 2006.05987).
         skip_nonfinite: Whether a step whose gradient is not finite leaves
             weights, m and v as they are. It counts as a step all the same.
-        layerwise_decay: Float d in (0, 1]: of an encoder's K blocks number
-            k, counted from 0, has the learning rate times d ** (K - k), its
-            embeddings times d ** (K + 1), pooler and heads the whole
-            (discriminative fine-tuning, Howard & Ruder 2018, arXiv
-            1801.06146, section 3.2). ELECTRA's code has one factor d more
-            for all of the encoder. Blocks above the last that is trained do
-            not count.
+        layerwise_decay: Float d in (0, 1]. With K blocks in an encoder, block
+            k, counted from 0, has the learning rate times d ** (K - k). The
+            embeddings have it times d ** (K + 1); pooler and heads have all of
+            it (discriminative fine-tuning, Howard & Ruder 2018, arXiv
+            1801.06146, section 3.2). ELECTRA's code has one more factor d for
+            the whole encoder. Blocks above the last trained one do not count.
         name: Name of the optimizer.
         **kwargs: `use_ema`, `ema_momentum`, `ema_overwrite_frequency` and
             `loss_scale_factor` of `keras.optimizers.Optimizer`. On several
-            devices the third fails in Keras itself, whatever the optimizer.
+            devices, `ema_overwrite_frequency` fails in Keras itself, with any
+            optimizer.
 
     Raises:
-        ValueError: If Keras has another backend than TensorFlow; if
-            `weight_decay`, `beta_1`, `beta_2`, `epsilon`, `global_clipnorm`
-            or `layerwise_decay` is out of its range, `no_weight_decay` is no
-            list or has what is no regular expression, or Keras's own
-            clipping or accumulation is asked for; when it is built, if a
-            variable has 16 bits.
+        ValueError: If Keras's backend is not TensorFlow; if `learning_rate`,
+            `weight_decay`, `beta_1`, `beta_2`, `epsilon`, `global_clipnorm` or
+            `layerwise_decay` is out of its range; if `no_weight_decay` is not
+            a list of regular expressions; if Keras's own clipping or
+            accumulation is asked for; when it is built, if a variable has 16
+            bits.
 
     Example:
 
@@ -115,7 +115,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
     ) -> None:
         if keras.backend.backend() != "tensorflow":
             raise ValueError(
-                f"{type(self).__name__} is of TensorFlow alone. Received: "
+                f"{type(self).__name__} must run on TensorFlow. Received: "
                 f"KERAS_BACKEND={keras.backend.backend()}."
             )
         # Keras would apply these before the sum over the replicas, or (the
@@ -139,7 +139,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
                     f"`{option}` must be a number. "
                     f"Received: {option}={number!r}."
                 )
-        # Others, and what is no number, Keras refuses.
+        # Keras itself rejects other types.
         if isinstance(learning_rate, float) and not (
             0 <= learning_rate < math.inf
         ):
@@ -213,10 +213,10 @@ class BertOptimizer(keras.optimizers.Optimizer):
     def measuring_update(
         self, is_wanted: bool | tf.Tensor = True
     ) -> Iterator[None]:
-        """Within it, `apply` measures `update_norm`: a pass over all weights.
+        """Makes `apply` measure `update_norm`, in a pass over all weights.
 
         Args:
-            is_wanted: Whether; a bool or, in a graph, a bool tensor.
+            is_wanted: Whether to measure; a bool or, in a graph, a bool tensor.
         """
         self._update_norm.is_wanted = is_wanted
         try:
@@ -226,15 +226,15 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
     @property
     def update_norm(self) -> tf.Tensor:
-        """The norm of what the last step took from all variables, or 0.
+        """The norm of the last step's change of all variables.
 
-        0 too where it was not measured: see `measuring_update`.
+        It is 0 if it was not measured: see `measuring_update`.
         """
         return self._update_norm.value()
 
     def apply(self, grads, trainable_variables=None):
         if self.loss_scale_factor is not None:
-            # Keras divides them, which IndexedSlices do not offer.
+            # Keras divides them, which IndexedSlices do not support.
             grads = [
                 None if grad is None else tf.convert_to_tensor(grad)
                 for grad in grads
@@ -247,8 +247,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
         dtype = variable.dtype
         gradient = tf.cast(gradient, dtype)
         factor = self._rate_factors[index]
-        # Made once for each device. Made for each variable, they would be a
-        # tenth of the operations of a small model's step.
+        # Made once per device. Made for each variable, they would be a tenth
+        # of the operations of a small model's step.
         kept_share, scalars = self._shared.get(
             (variable.device, factor, dtype),
             lambda: self._make_scalars(learning_rate, factor, dtype),
@@ -261,7 +261,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         before = self._read_after(gradient, variable)
         if self._is_decayed[index]:
             self.assign(variable, before * kept_share)
-        # One pass over memory where single operations would make ten.
+        # One pass over memory; single operations would make ten.
         tf.raw_ops.ResourceApplyAdam(
             var=_handle(variable),
             m=_handle(self._momentums[index]),
@@ -273,7 +273,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self._update_norm.add(before, after)
 
     def _make_scalars(self, learning_rate, rate_factor, dtype):
-        """Returns what a decayed weight is multiplied by, and Adam's inputs."""
+        """Returns the factor of a decayed weight, and Adam's inputs."""
         rate = tf.cast(learning_rate, dtype)
         if rate_factor != 1.0:
             rate *= rate_factor
@@ -284,7 +284,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         if self.bias_correction:
             step = tf.cast(self.iterations + 1, dtype)
             power_1, power_2 = tf.pow(beta_1, step), tf.pow(beta_2, step)
-            # TensorFlow adds epsilon to the root of what is not corrected.
+            # TensorFlow adds epsilon to the root of the uncorrected v.
             epsilon *= tf.sqrt(1 - power_2)
         if self.skip_nonfinite:
             # A rate of 0 and betas of 1 change nothing.
@@ -302,10 +302,10 @@ class BertOptimizer(keras.optimizers.Optimizer):
         }
 
     def _read_after(self, gradient, variable):
-        """Returns the variable's value, read when its gradient is there.
+        """Returns the variable's value, read once its gradient is computed.
 
-        What is computed from a value read before, TensorFlow computes as soon
-        as a step begins: a second copy of all weights, kept until it ends.
+        TensorFlow would compute with an earlier value as soon as a step begins:
+        a second copy of all weights, kept until the step ends.
         """
         with tf.control_dependencies([gradient]):
             return tf.convert_to_tensor(variable)
@@ -322,7 +322,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         }
 
     def _use_weight_decay(self, variable):
-        # What Keras's `exclude_from_weight_decay` was told is left out too.
+        # Exclusions made with Keras's `exclude_from_weight_decay` count too.
         return (
             bool(self.weight_decay)
             and not self._is_excluded(variable)
@@ -330,7 +330,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         )
 
     def _is_excluded(self, variable):
-        # Keras looks at the last part of the path alone, and so misses
+        # Keras looks only at the last part of the path, and so misses
         # "layer_norm/gamma".
         path = getattr(variable, "path", variable.name)
         return any(re.search(part, path) for part in self.no_weight_decay)
@@ -367,9 +367,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
 
 class _Shared:
-    """What the updates of a step's variables have in common, made once.
+    """Values that the updates of a step's variables share, made once.
 
-    No dictionary: an attribute that is one, checkpoints would look into.
+    Not a plain dictionary, because checkpoints would look into that attribute.
     """
 
     def __init__(self):
@@ -377,9 +377,9 @@ class _Shared:
 
     @contextlib.contextmanager
     def kept(self):
-        """Within it, `get` keeps what it makes.
+        """Makes `get` keep what it makes.
 
-        All replicas enter it before any of their variables is updated.
+        All replicas enter the block before any of their variables is updated.
         """
         self._made = {}
         try:
@@ -417,8 +417,8 @@ class _UpdateNorm:
     def add(self, before, after):
         if self.is_wanted is False:
             return
-        # `tf.cond` would trace two functions for every variable: an eighth of
-        # the time that a step's tracing takes.
+        # `tf.cond` would trace two functions for every variable, which takes
+        # an eighth of a step's tracing time.
         half_square, zero = _half_squares(before.dtype)
         (change,) = tf.raw_ops.StatelessIf(
             cond=self.is_wanted,
@@ -427,7 +427,7 @@ class _UpdateNorm:
             then_branch=half_square,
             else_branch=zero,
         )
-        # Assigned outside of the condition: replicas cannot meet within it.
+        # Assigned outside the condition, as replicas cannot synchronise in it.
         change.set_shape([])
         self._half_square.assign_add(change)
 
@@ -437,9 +437,9 @@ class _UpdateNorm:
 
 @functools.cache
 def _half_squares(dtype):
-    """Returns functions of two tensors of any shape, and to float32 scalars.
+    """Returns two functions of two tensors of any shape to a float32 scalar.
 
-    Half the square of their difference, and 0.
+    The first returns half the squared norm of their difference, the second 0.
     """
     tensors = [tf.TensorSpec(None, dtype)] * 2
 
@@ -450,7 +450,7 @@ def _half_squares(dtype):
         del before, after
         return tf.constant(0.0)
 
-    # They outlast the graph in which they are first wanted.
+    # They outlive the graph in which they are first needed.
     with tf.init_scope():
         return tuple(
             tf.function(
@@ -464,9 +464,9 @@ def _checked_patterns(patterns):
     """Returns regular expressions as a tuple.
 
     Raises:
-        ValueError: If one is none, or they are no list.
+        ValueError: If `patterns` is not a list of regular expressions.
     """
-    # A string's characters would be found in nearly every path.
+    # A string's characters would each match nearly every path.
     if isinstance(patterns, str) or not isinstance(patterns, Iterable):
         raise ValueError(
             "`no_weight_decay` must be a list of regular expressions. "
@@ -487,8 +487,8 @@ def _checked_patterns(patterns):
 def _check_bits(optimizer, variables):
     """Raises `ValueError` if a variable has 16 bits.
 
-    There beta_2 is 1 in bfloat16, and v stays 0; in float16 v and epsilon are
-    next to nothing.
+    In bfloat16, beta_2 would be 1 and v would stay 0. In float16, v and epsilon
+    would all but vanish.
     """
     for variable in variables:
         dtype = tf.as_dtype(variable.dtype).name
@@ -503,9 +503,9 @@ def _check_bits(optimizer, variables):
 def _dense(grad, variable):
     """Returns a gradient as a tensor of the variable's shape.
 
-    The update is dense anyway, and the norm of the IndexedSlices of embeddings
-    counts a row that is there twice as two rows. Gradients whose shapes
-    TensorFlow does not know, it does not pack.
+    The update is dense anyway. In the IndexedSlices of embeddings a row may
+    occur twice, which would make the norm wrong. TensorFlow packs only
+    gradients whose shapes it knows.
     """
     grad = tf.convert_to_tensor(grad)
     grad.set_shape(variable.shape)
@@ -520,9 +520,9 @@ def _handle(variable):
 
 
 def _rate_factors(paths, layerwise_decay):
-    """Returns what the learning rate of each variable is multiplied by."""
+    """Returns the factor of each variable's learning rate."""
     places = [_place(path) for path in paths]
-    # Of several encoders each is counted for itself.
+    # Each of several encoders is counted separately.
     num_blocks: dict[str, int] = {}
     for place in filter(None, places):
         encoder, depth = place
@@ -538,8 +538,8 @@ def _rate_factors(paths, layerwise_decay):
 def _place(path):
     """Returns the path of a variable's encoder, and its depth in it.
 
-    The depth is 0 of the embeddings and k + 1 of block k. None above the
-    blocks, also of another layer that is called as a block is.
+    The depth is 0 for the embeddings and k + 1 for block k. Returns None above
+    the blocks, even for a layer whose name is like a block's.
     """
     found = re.search(
         r"(?:^|/)(?:layer_(\d+)/(?:attention|intermediate|output)|embeddings/)",

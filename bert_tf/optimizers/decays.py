@@ -1,4 +1,4 @@
-"""What learning rates there are; the schedule itself is Keras's."""
+"""Kinds of learning rate decay; the schedule itself needs Keras."""
 
 import math
 import numbers
@@ -16,7 +16,7 @@ def check(
     """Checks the arguments of a `WarmupDecay`.
 
     Raises:
-        ValueError: If a value is bad, or does not apply.
+        ValueError: If a value is out of its range, or does not apply.
     """
     if (power is not None) != (decay == "polynomial"):
         raise ValueError(
@@ -29,7 +29,7 @@ def check(
         ("num_warmup_steps", num_warmup_steps),
         ("power", power),
     ):
-        # Or a tensor, or an array.
+        # Tensors and arrays are fine too.
         is_number = isinstance(value, numbers.Real) or hasattr(value, "dtype")
         if not is_number and (name != "power" or value is not None):
             raise ValueError(

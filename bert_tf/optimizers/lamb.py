@@ -12,8 +12,8 @@ from bert_tf.optimizers import bert
 class LambOptimizer(bert.BertOptimizer):
     """Layer-wise adaptive moments for batch training (You et al., 2019).
 
-    Algorithm 2 of arXiv 1904.00962, with its identity for phi. With the
-    gradient g of variable w, clipped by the norm of all gradients:
+    Algorithm 2 of arXiv 1904.00962, with the identity for phi. With gradient g
+    of variable w, clipped by the norm of all gradients:
 
         m = beta_1 * m + (1 - beta_1) * g
         v = beta_2 * v + (1 - beta_2) * g * g
@@ -21,14 +21,15 @@ class LambOptimizer(bert.BertOptimizer):
         u = r + weight_decay * w
         w = w - learning_rate * norm(w) / norm(u) * u
 
-    What `no_weight_decay` names, biases and the scales of layer normalisation,
-    is neither decayed nor scaled by its norm: w = w - learning_rate * r. Nor
-    is a variable scaled that is all zeros, or whose u is.
+    The variables of `no_weight_decay`, by default biases and the scales of
+    layer normalisation, are neither decayed nor scaled by their norm:
+    w = w - learning_rate * r. A variable is not scaled either if it or its u is
+    all zeros.
 
     Args:
         learning_rate: Float or a `LearningRateSchedule`.
-        **kwargs: As of `BertOptimizer`; but `bias_correction` is True unless
-            given.
+        **kwargs: As in `BertOptimizer`, but `bias_correction` is True by
+            default.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class LambOptimizer(bert.BertOptimizer):
         if self.built:
             return
         super().build(variables)
-        # By the paths alone: the weight decay itself may be 0.
+        # Decided by the paths alone, because the weight decay may be 0.
         self._is_adapted = [not self._is_excluded(v) for v in variables]
 
     def update_step(self, gradient, variable, learning_rate):
@@ -86,5 +87,5 @@ def _trust_ratio(weights, update):
     norm = ops.norm(ops.cast(weights, update.dtype))
     size = ops.norm(update)
     is_zero = ops.logical_or(norm == 0, size == 0)
-    # A divisor of 1 where `where` takes the other side.
+    # The divisor is 1 where `where` takes the other side.
     return ops.where(is_zero, 1.0, norm / ops.where(is_zero, 1.0, size))

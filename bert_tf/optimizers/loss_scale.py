@@ -13,13 +13,13 @@ from bert_tf.optimizers.bert import BertOptimizer
 class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     """Keras's, but its replicas agree on whether a gradient is finite.
 
-    Keras takes the first replica's word for it, and looks at its gradients
-    before they are summed over the replicas: what is not finite on another
-    one goes into the weights. Here the inner optimizer tells, from the norm of
-    the sum, and passes over the step. As everywhere in this library such a
-    step counts as one: the learning rate is that of its number.
+    Keras checks only the first replica's gradients, before they are summed over
+    the replicas. What is not finite on another replica goes into the weights.
+    Here the inner optimizer checks the norm of the sum, and skips the step. As
+    everywhere in this library, a skipped step counts as one: the learning rate
+    schedule advances.
 
-    The scale is halved by each step that is passed over, and doubled after
+    The scale is halved by each skipped step, and doubled after
     `dynamic_growth_steps` others in a row (arXiv 1710.03740, section 3.2).
 
     Args:
@@ -33,7 +33,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         inner_optimizer.skip_nonfinite = True
 
     def add_variable(self, *args, **kwargs):
-        # Keras's "none" may not be assigned by several replicas.
+        # With Keras's "none", several replicas may not assign the variable.
         kwargs["aggregation"] = "only_first_replica"
         return super().add_variable(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""Learning rates over a training: a warmup, then a decay to 0."""
+"""The learning rate over a training run: a warmup, then a decay to 0."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from keras import ops
 from bert_tf.optimizers import decays
 
 
-# By the name that the linear one had, of which there are files.
+# Registered under the former name of the linear schedule, which files hold.
 @keras.saving.register_keras_serializable(
     package="bert_tf", name="WarmupLinearDecay"
 )
@@ -23,9 +23,9 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         peak * decay(1 - t / N) from W on, until N
         0                       afterwards
 
-    The second line is not joined to the first: a linear rate drops from
+    The second line does not continue the first: a linear rate drops from
     `peak` to peak * (1 - W / N) at W, as in google-research/bert
-    (optimization.py), whose decay is the linear one. Of the share x of the
+    (optimization.py), whose decay is the linear one. With x the share of the
     steps that are left,
 
         linear      decay(x) = x
@@ -36,17 +36,17 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     restart).
 
     Args:
-        peak_learning_rate: Float from 0, what the warmup rises towards.
-        num_train_steps: The step at which the rate is 0, above 0.
-        num_warmup_steps: Steps of the warmup, from 0. More of them than
-            `num_train_steps` are never finished.
+        peak_learning_rate: Float, 0 or more, towards which the warmup rises.
+        num_train_steps: The step at which the rate reaches 0, above 0.
+        num_warmup_steps: Steps of the warmup, 0 or more. A warmup of more than
+            `num_train_steps` is never finished.
         decay: One of `decays.DECAYS`.
-        power: Of the polynomial, which needs it, float above 0: with 1 the
-            decay is linear, with 0.5 it keeps high for longer. None for the
-            others.
-        drop: Whether the decay is counted from step 0, as above. If False it
-            is counted from the end of the warmup, of (N - t) / (N - W), and
-            the rate does not drop.
+        power: Exponent of the polynomial decay, which requires it, a float
+            above 0. With 1 the decay is linear; with 0.5 the rate stays high
+            for longer. None for the other decays.
+        drop: Whether the decay is counted from step 0, as above. If False, it
+            is counted from the end of the warmup, with x = (N - t) / (N - W),
+            and the rate does not drop.
 
     Call arguments:
         step: The step, from 0: a number, or a scalar tensor.
@@ -55,7 +55,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         The learning rate, a float32 scalar.
 
     Raises:
-        ValueError: If a value is bad, or does not apply.
+        ValueError: If a value is out of its range, or does not apply.
 
     Example:
 
@@ -91,7 +91,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step):
         step = ops.cast(step, "float32")
         start = 0 if self.drop else self.num_warmup_steps
-        # Both divisors are kept from 0: there `where` takes the other side.
+        # No divisor is 0. Where one would be, `where` takes the other side.
         decayed = ops.maximum(self.num_train_steps - step, 0.0) / max(
             self.num_train_steps - start, 1
         )
@@ -116,5 +116,5 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        # The name that older files have is no argument: nothing used it.
+        # Older files have an unused `name`, which is no longer an argument.
         return cls(**{name: config[name] for name in config if name != "name"})

@@ -188,7 +188,7 @@ def test_a_share_goes_on_at_any_example(folder, small_groups):
     [
         (6, 6, None, "5 files for 6. Make more files .*=records@6.*_shares=1"),
         (2, 6, 3, "1 or a multiple of the number of hosts. Received: .*=3, 2"),
-        (1, 6, 4, "batch size must be a multiple of 4, the shares"),
+        (1, 6, 4, "must be a multiple of 4, the number of input shares"),
     ],
 )
 def test_shares_that_cannot_be_made_are_named(
@@ -336,7 +336,7 @@ def write_bad_records(kind, folder):
     ("kind", "message"),
     [
         ("no_file", "`input_file` matches no file"),
-        ("empty", "bad.tfrecord: there is no record"),
+        ("empty", "bad.tfrecord: the file has no records"),
         ("text", "bad.tfrecord: not a TFRecord file"),
         ("no_example", "bad.tfrecord: the first record is not a tf.train.Ex"),
         ("no_feature", "bad.tfrecord: .* no feature `next_sentence_labels`"),
@@ -513,7 +513,7 @@ def test_records_that_a_manifest_tells_to_be_others_are_refused(
     "arrays", [{"a": np.zeros(3), "b": np.zeros(4)}, {"a": np.zeros(0)}]
 )
 def test_arrays_must_be_of_one_length(arrays):
-    with pytest.raises(ValueError, match="as many in each"):
+    with pytest.raises(ValueError, match="the same number of examples"):
         array_source.ArraySource(arrays=arrays)
 
 

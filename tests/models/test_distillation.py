@@ -360,7 +360,7 @@ def test_chosen_layers_are_copied_exactly_and_are_not_shared():
         ("cosine", {"layer_map": (1, 2)}, "with one of the losses hidden, att"),
         ("cosine", {"temperature": 0.0}, "`temperature` must be positive"),
         ("nothing", {}, "Received: 'nothing' in losses='nothing'"),
-        ("hidden:1,hidden:2", {}, "different ones of soft_targets, masked_lm"),
+        ("hidden:1,hidden:2", {}, "different names from soft_targets, masked"),
         ("cosine:-1", {}, "positive number. Received: 'cosine:-1'"),
     ],
 )
