@@ -50,7 +50,8 @@ class BertEncoder(ConfiguredModel):
             hold several sequences also `position_ids`, `sequence_ids`
             `[B, L]` and `first_positions` `[B, S]`.
         positions: Where `sequence_output` is wanted: int32 `[B, P]` in
-            `[0, L)`; 0 for nowhere; None for everywhere. Apart from keys and
+            `[0, L)`; None for everywhere; 0 for nowhere; or, without
+            `first_positions`, a number P for the first P. Apart from keys and
             values, the last block is then computed only there and where the
             pooler reads. In a model of few blocks this saves a large part of
             the work.
@@ -130,9 +131,13 @@ class BertEncoder(ConfiguredModel):
     def call(self, inputs, positions=None, training=None):
         check_names(inputs, features.MODEL_INPUTS)
         check_axes(inputs, "[B, L], a batch of sequences")
-        if isinstance(positions, int) and positions:
+        first_positions = inputs.get(features.FIRST_POSITIONS)
+        if isinstance(positions, int) and not (
+            positions == 0 or (positions > 0 and first_positions is None)
+        ):
             raise ValueError(
-                "`positions` must be None, 0 or int32 [B, P]. "
+                "`positions` must be None, int32 [B, P], 0 or, without "
+                f"`{features.FIRST_POSITIONS}`, a positive number. "
                 f"Received: positions={positions}."
             )
         attention_mask = make_attention_mask(
@@ -162,8 +167,16 @@ class BertEncoder(ConfiguredModel):
         for block in blocks:
             x = self._call_block(block, x, attention_mask, None, training)
             encoder_outputs.append(ops.reshape(x, shape))
-        first_positions = inputs.get(features.FIRST_POSITIONS)
-        if positions is None or observed is not None:
+        if positions is not None and observed is None:
+            x, pooled_output = self._call_last_at(
+                positions,
+                last,
+                ops.reshape(x, shape),
+                attention_mask,
+                first_positions,
+                training,
+            )
+        else:
             x = self._call_block(last, x, attention_mask, None, training)
             x = ops.reshape(x, shape)
             encoder_outputs.append(x)
@@ -172,41 +185,47 @@ class BertEncoder(ConfiguredModel):
             pooled_output = self.pooler(x, first_positions)
             if positions is not None:
                 x = gather_positions(x, positions)
-            return {
-                "sequence_output": x,
-                "pooled_output": pooled_output,
-                "encoder_outputs": encoder_outputs,
-            }
-        x = ops.reshape(x, shape)
-        # The positions to be pooled come before the others.
-        if first_positions is None and isinstance(positions, int):
-            wanted, num_pooled = 1, 1
-        else:
-            pooled = first_positions
-            if pooled is None:
-                pooled = ops.zeros((shape[0], 1), "int32")
-            wanted = ops.cast(pooled, "int32")
-            if not isinstance(positions, int):
-                wanted = ops.concatenate(
-                    [wanted, ops.cast(positions, "int32")], axis=1
-                )
-            num_pooled = ops.shape(pooled)[1]
-            if first_positions is not None:
-                first_positions = ops.broadcast_to(
-                    ops.arange(num_pooled), ops.shape(pooled)
-                )
-        x = self._call_block(last, x, attention_mask, wanted, training)
         return {
-            "sequence_output": x[:, num_pooled:],
-            "pooled_output": self.pooler(x, first_positions),
+            "sequence_output": x,
+            "pooled_output": pooled_output,
             "encoder_outputs": encoder_outputs,
         }
 
     def pool(
         self, inputs: features.Batch, training: bool | None = None
     ) -> features.Tensor:
-        """Returns `pooled_output` alone; the last block serves nothing else."""
+        """Returns `pooled_output`; the last block computes nothing else."""
         return self(inputs, positions=0, training=training)["pooled_output"]
+
+    def _call_last_at(
+        self, positions, block, x, attention_mask, first_positions, training
+    ):
+        """Calls the last block only at `positions` and where the pooler reads.
+
+        Returns:
+            `sequence_output` and `pooled_output`.
+        """
+        if isinstance(positions, int) and first_positions is None:
+            x = self._call_block(
+                block, x, attention_mask, max(positions, 1), training
+            )
+            return x[:, :positions], self.pooler(x)
+        pooled = first_positions
+        if pooled is None:
+            pooled = ops.zeros((ops.shape(x)[0], 1), "int32")
+        # The positions to be pooled come before the others.
+        computed = ops.cast(pooled, "int32")
+        if not isinstance(positions, int):
+            computed = ops.concatenate(
+                [computed, ops.cast(positions, "int32")], axis=1
+            )
+        x = self._call_block(block, x, attention_mask, computed, training)
+        num_pooled = ops.shape(pooled)[1]
+        if first_positions is not None:
+            first_positions = ops.broadcast_to(
+                ops.arange(num_pooled), ops.shape(pooled)
+            )
+        return x[:, num_pooled:], self.pooler(x, first_positions)
 
     def _call_block(self, block, x, attention_mask, positions, training):
         if self.rematerialize and training:

@@ -202,9 +202,7 @@ class BertSentenceEncoder(EncoderModel):
     def _embed(self, inputs, training):
         if self.pooling == CLS:
             # The last block computes nothing else.
-            num_rows = ops.shape(inputs[features.INPUT_IDS])[0]
-            first = ops.zeros((num_rows, 1), "int32")
-            outputs = self.encoder(inputs, first, training=training)
+            outputs = self.encoder(inputs, positions=1, training=training)
             pooled_ND = outputs["sequence_output"][:, 0]
         else:
             outputs = self.encoder(inputs, training=training)

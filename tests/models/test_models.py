@@ -391,9 +391,27 @@ def test_of_equal_logits_the_first_class_is_predicted():
     assert float(total) == 3
 
 
-def test_a_number_of_positions_is_refused():
-    with pytest.raises(ValueError, match="None, 0 or int32.*positions=3"):
-        BertEncoder(CONFIG)(INPUTS, positions=3)
+@pytest.mark.parametrize("positions", [0, 1, 3])
+def test_the_last_block_at_the_first_positions_alone(positions):
+    model = randomized(BertEncoder(CONFIG))
+    whole = model(INPUTS)
+    part = model(INPUTS, positions=positions)
+    np.testing.assert_allclose(
+        part["sequence_output"],
+        whole["sequence_output"][:, :positions],
+        atol=1e-5,
+    )
+    np.testing.assert_allclose(
+        part["pooled_output"], whole["pooled_output"], atol=1e-5
+    )
+
+
+def test_numbers_of_positions_that_cannot_be_are_refused():
+    model = BertEncoder(CONFIG)
+    packed = INPUTS | {"first_positions": np.zeros((3, 1), "int32")}
+    for inputs, positions in ((INPUTS, -1), (packed, 3)):
+        with pytest.raises(ValueError, match=f"positions={positions}"):
+            model(inputs, positions=positions)
 
 
 @pytest.mark.parametrize("first", [None, [[0, 3], [0, 2], [0, 0]]])
