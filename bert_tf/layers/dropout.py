@@ -37,7 +37,7 @@ class Dropout(keras.layers.Dropout):
     the rounded rate keeps, so that means do not change.
 
     Args and call arguments are Keras's; `noise_shape` is not offered. With
-    `again=True` the mask is not kept for the gradient but made again.
+    `recompute=True` the mask is not kept for the gradient but made again.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
@@ -48,9 +48,9 @@ class Dropout(keras.layers.Dropout):
                 f"rate={rate}, noise_shape={self.noise_shape}."
             )
 
-    def call(self, inputs, training=False, again=False):
+    def call(self, inputs, training=False, recompute=False):
         seed = self.draw_seed(training)
-        if again and seed is not None:
+        if recompute and seed is not None:
             return self._drop_again(inputs, seed)
         return self.drop(inputs, seed)
 

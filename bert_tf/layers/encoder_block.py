@@ -69,7 +69,7 @@ class EncoderBlock(ConfiguredLayer):
         length = attention_mask.shape[-1]
         num_queries = length if is_matrix else queries_BQD.shape[1]
         # For long sequences, training keeps little and recomputes the rest.
-        again = bool(training) and is_long(num_queries, length)
+        recompute = bool(training) and is_long(num_queries, length)
 
         # Self-attention.
         x_BQD = self.attention(
@@ -79,16 +79,16 @@ class EncoderBlock(ConfiguredLayer):
             training=training,
         )
         x_BQD = self.attention_output_dropout(
-            x_BQD, training=training, again=again
+            x_BQD, training=training, recompute=recompute
         )
         attended_BQD = self.attention_layer_norm(
-            queries_BQD + x_BQD, training=training, again=again
+            queries_BQD + x_BQD, training=training, recompute=recompute
         )
 
         # Feed-forward. TensorFlow fuses the product of two matrices with the
         # bias and, outside training, with the activation.
         x_TF = self.intermediate(as_matrix(attended_BQD))
-        if again:
+        if recompute:
             x_BQD = self.output_dense.call_activated(
                 self.config.hidden_act, x_TF
             )
@@ -99,9 +99,11 @@ class EncoderBlock(ConfiguredLayer):
             x_BQD = self.output_dense(x_TF)
         if not is_matrix:
             x_BQD = ops.reshape(x_BQD, ops.shape(attended_BQD))
-        x_BQD = self.output_dropout(x_BQD, training=training, again=again)
+        x_BQD = self.output_dropout(
+            x_BQD, training=training, recompute=recompute
+        )
         return self.output_layer_norm(
-            attended_BQD + x_BQD, training=training, again=again
+            attended_BQD + x_BQD, training=training, recompute=recompute
         )
 
     def compute_output_shape(

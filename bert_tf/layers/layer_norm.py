@@ -22,18 +22,18 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     Call arguments:
         inputs: float `[..., hidden]`.
-        again: Whether training keeps a 16-bit input instead, which is half as
-            large, and normalises it again for the gradient.
+        recompute: Whether training keeps a 16-bit input instead, which is half
+            as large, and normalises it again for the gradient.
 
     Returns:
         float `[..., hidden]` in the compute dtype, computed in float32.
     """
 
-    def call(self, inputs, training=None, again=False):
+    def call(self, inputs, training=None, recompute=False):
         gamma_D = ops.cast(self.gamma, "float32")
         beta_D = ops.cast(self.beta, "float32")
         if training:
-            x = inputs if again else ops.cast(inputs, "float32")
+            x = inputs if recompute else ops.cast(inputs, "float32")
             outputs = _with_gradient(
                 as_matrix(x), gamma_D, beta_D, self.epsilon
             )

@@ -55,9 +55,9 @@ def soft_targets(
         logits, teacher_logits: float `[..., K]`.
         temperature: t.
     """
-    own = _float32(logits) / temperature
-    taught = _float32(teacher_logits) / temperature
-    return temperature**2 * _divergence(own, taught)
+    student = _float32(logits) / temperature
+    teacher = _float32(teacher_logits) / temperature
+    return temperature**2 * _divergence(student, teacher)
 
 
 def soft_labels(
@@ -69,12 +69,14 @@ def soft_labels(
         logits, teacher_logits: float, of the same shape: the logits of a yes.
         temperature: t.
     """
-    own = _float32(logits) / temperature
-    taught = _float32(teacher_logits) / temperature
-    share = ops.sigmoid(taught)
+    student = _float32(logits) / temperature
+    teacher = _float32(teacher_logits) / temperature
+    share = ops.sigmoid(teacher)
     # The difference of the cross-entropies, softplus(x) - p x each.
     divergence = (
-        ops.softplus(own) - ops.softplus(taught) - share * (own - taught)
+        ops.softplus(student)
+        - ops.softplus(teacher)
+        - share * (student - teacher)
     )
     return temperature**2 * divergence
 
@@ -86,17 +88,17 @@ def cosine_distance(states: Tensor, teacher_states: Tensor) -> Tensor:
     with the logits' gradient it would then add three tensors, in an order that
     differs from run to run.
     """
-    taught = ops.normalize(_float32(teacher_states), axis=-1)
+    teacher = ops.normalize(_float32(teacher_states), axis=-1)
 
     @with_gradient
-    def compute(own):
-        squares = ops.sum(ops.square(own), axis=-1, keepdims=True)
+    def compute(student):
+        squares = ops.sum(ops.square(student), axis=-1, keepdims=True)
         scale = ops.rsqrt(ops.maximum(squares, _LEAST_SQUARES))
-        normal = own * scale
-        cosine = ops.sum(normal * taught, axis=-1)
+        normal = student * scale
+        cosine = ops.sum(normal * teacher, axis=-1)
 
         def gradient(up):
-            turned = normal * cosine[..., None] - taught
+            turned = normal * cosine[..., None] - teacher
             return turned * (scale * up[..., None])
 
         return 1.0 - cosine, gradient
@@ -126,13 +128,13 @@ def relation(one_BNLH: Tensor, other_BNLH: Tensor, num_heads: int) -> Tensor:
             split into (Wang et al. 2021, section 3.1).
     """
     one_BRLH, other_BRLH = (
-        _cut_anew(x, num_heads) for x in (one_BNLH, other_BNLH)
+        _split_heads_again(x, num_heads) for x in (one_BNLH, other_BNLH)
     )
     product = ops.matmul(one_BRLH, ops.transpose(other_BRLH, (0, 1, 3, 2)))
     return _float32(product) * one_BRLH.shape[-1] ** -0.5
 
 
-def _cut_anew(x_BNLH, num_heads):
+def _split_heads_again(x_BNLH, num_heads):
     own_heads, head_size = x_BNLH.shape[1], x_BNLH.shape[3]
     if own_heads == num_heads:
         return x_BNLH
@@ -144,34 +146,34 @@ def _cut_anew(x_BNLH, num_heads):
     return ops.transpose(x_BLD, (0, 2, 1, 3))
 
 
-def _divergence(own, taught):
-    """Returns KL(softmax(taught) || softmax(own)) over the last axis.
+def _divergence(student, teacher):
+    """Returns KL(softmax(teacher) || softmax(student)) over the last axis.
 
     Over a vocabulary each pass takes time and memory. The gradient,
-    softmax(own) - softmax(taught), therefore reuses the exponentials of the
-    forward pass. `taught` gets no gradient.
+    softmax(student) - softmax(teacher), therefore reuses the exponentials of
+    the forward pass. `teacher` gets no gradient.
     """
-    shares_taught, log_taught, taught = _softmax(taught)
+    teacher_probs, teacher_log_sum, teacher = _softmax(teacher)
 
     @with_gradient
-    def compute(own):
-        shares, log_sum, own = _softmax(own)
-        difference = ops.sum(shares_taught * (taught - own), axis=-1)
+    def compute(student):
+        probs, log_sum, student = _softmax(student)
+        difference = ops.sum(teacher_probs * (teacher - student), axis=-1)
 
         def gradient(up):
-            return (shares - shares_taught) * up[..., None]
+            return (probs - teacher_probs) * up[..., None]
 
-        return difference - (log_taught - log_sum), gradient
+        return difference - (teacher_log_sum - log_sum), gradient
 
-    return compute(own)
+    return compute(student)
 
 
 def _softmax(x):
     """Returns softmax(x), the log of its divisor, and x minus its maximum."""
     x = x - ops.max(x, axis=-1, keepdims=True)
-    powers = ops.exp(x)
-    divisor = ops.sum(powers, axis=-1, keepdims=True)
-    return powers / divisor, ops.log(divisor)[..., 0], x
+    exps = ops.exp(x)
+    divisor = ops.sum(exps, axis=-1, keepdims=True)
+    return exps / divisor, ops.log(divisor)[..., 0], x
 
 
 def _float32(x):
@@ -263,11 +265,7 @@ def token_weights(batch: Batch) -> Tensor:
         batch: Has `input_mask` `[B, L]`, or `[B / C, C, L]` if an example has C
             rows, and perhaps `example_weights`.
     """
-    mask = _float32(batch[features.INPUT_MASK])
-    examples_B = batch.get(features.EXAMPLE_WEIGHTS)
-    if examples_B is not None:
-        rest = [1] * (len(mask.shape) - 1)
-        mask *= ops.reshape(examples_B, [-1, *rest])
+    mask = objectives.by_example(_float32(batch[features.INPUT_MASK]), batch)
     return ops.reshape(mask, (-1, ops.shape(mask)[-1]))
 
 
@@ -279,25 +277,25 @@ def _cosine(outputs, lesson, batch, left_to_right):
 
 
 def _hidden(outputs, lesson, batch, left_to_right):
-    taught = outputs["teacher_states"]
-    chosen = [taught[0], *(taught[layer + 1] for layer in lesson.layer_map)]
+    teacher = outputs["teacher_states"]
+    chosen = [teacher[0], *(teacher[layer + 1] for layer in lesson.layer_map)]
     return sum(
-        ops.mean(ops.square(_float32(own) - _float32(other)), axis=-1)
-        for own, other in zip(outputs["states"], chosen, strict=True)
+        ops.mean(ops.square(_float32(student) - _float32(other)), axis=-1)
+        for student, other in zip(outputs["states"], chosen, strict=True)
     )
 
 
 def _attention(outputs, lesson, batch, left_to_right):
-    taught = outputs["teacher_heads"]
-    chosen = [taught[layer] for layer in lesson.layer_map]
+    teacher = outputs["teacher_heads"]
+    chosen = [teacher[layer] for layer in lesson.layer_map]
     return sum(
         ops.mean(
             ops.square(
-                attention_scores(*own[:2]) - attention_scores(*other[:2])
+                attention_scores(*student[:2]) - attention_scores(*other[:2])
             ),
             axis=1,
         )
-        for own, other in zip(outputs["heads"], chosen, strict=True)
+        for student, other in zip(outputs["heads"], chosen, strict=True)
     )
 
 
@@ -315,7 +313,7 @@ def _divergences(outputs, lesson, batch, left_to_right, pairs):
     """Adds up the divergences of the relations of pairs of Q, K and V."""
     # Finite, as in `attend`, because some rows are nothing but padding.
     bias_BQK = ops.where(_may_look(batch, left_to_right), 0.0, -1e9)
-    own, taught = (
+    student, teacher = (
         # The queries as they were before their division.
         (query * query.shape[-1] ** 0.5, key, value)
         for query, key, value in (
@@ -329,7 +327,7 @@ def _divergences(outputs, lesson, batch, left_to_right, pairs):
                 *(
                     relation(heads[one], heads[other], lesson.relation_heads)
                     + bias_BQK[:, None]
-                    for heads in (own, taught)
+                    for heads in (student, teacher)
                 )
             ),
             axis=1,
@@ -350,11 +348,7 @@ def pretraining_objective(lesson: Lesson, left_to_right: bool) -> Objective:
     everywhere = is_everywhere(lesson)
 
     def masked_weights(batch):
-        weights_BP = batch[features.MASKED_LM_WEIGHTS]
-        examples_B = batch.get(features.EXAMPLE_WEIGHTS)
-        if examples_B is not None:
-            weights_BP *= examples_B[:, None]
-        return weights_BP
+        return objectives.by_example(batch[features.MASKED_LM_WEIGHTS], batch)
 
     def soft_weights(batch):
         return token_weights(batch) if everywhere else masked_weights(batch)

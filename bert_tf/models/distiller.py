@@ -53,50 +53,53 @@ class Distiller(keras.Model):
     ) -> None:
         super().__init__(**{"dtype": student.dtype_policy} | kwargs)
         teacher.trainable = False
-        own, taught = encoder_of(student), encoder_of(teacher)
+        student_config = encoder_of(student).config
+        teacher_config = encoder_of(teacher).config
         self.student = student
-        self.lesson = lesson.for_models(own.config, taught.config)
+        self.lesson = lesson.for_models(student_config, teacher_config)
         self.projection = None
-        if lesson.has_projection(own.config, taught.config):
+        if lesson.has_projection(student_config, teacher_config):
             self.projection = Dense(
-                taught.config.hidden_size,
+                teacher_config.hidden_size,
                 kernel_initializer=keras.initializers.TruncatedNormal(
-                    stddev=own.config.initializer_range
+                    stddev=student_config.initializer_range
                 ),
                 dtype=student.dtype_policy,
                 name="projection",
             )
-            self.projection.build((None, None, own.config.hidden_size))
+            self.projection.build((None, None, student_config.hidden_size))
         # A function, so that Keras does not track the teacher.
         self.teacher = lambda: teacher
         self.built = True
 
     def call(self, inputs, training=None):
         lesson = self.lesson
-        own = {
+        student_inputs = {
             name: value
             for name, value in inputs.items()
             if not name.startswith(TEACHER)
         }
         if distillation.is_everywhere(lesson) and (
-            features.MASKED_LM_POSITIONS in own
+            features.MASKED_LM_POSITIONS in student_inputs
         ):
-            ids = own[features.INPUT_IDS]
-            own[features.MASKED_LM_POSITIONS] = ops.broadcast_to(
+            ids = student_inputs[features.INPUT_IDS]
+            student_inputs[features.MASKED_LM_POSITIONS] = ops.broadcast_to(
                 ops.arange(ops.shape(ids)[1], dtype="int32"), ops.shape(ids)
             )
-        taught = own | {
+        inputs_of_teacher = student_inputs | {
             name.removeprefix(TEACHER): value
             for name, value in inputs.items()
             if name.startswith(TEACHER)
         }
-        outputs = self._outputs(self.student, own, training)
+        outputs = self._outputs(self.student, student_inputs, training)
         if "states" in outputs and self.projection is not None:
             outputs["states"] = [
                 self.projection(state) for state in outputs["states"]
             ]
         if lesson.asks_teacher:
-            teacher_outputs = self._outputs(self.teacher(), taught, False)
+            teacher_outputs = self._outputs(
+                self.teacher(), inputs_of_teacher, False
+            )
             outputs |= {
                 f"{TEACHER}{name}": keras.tree.map_structure(
                     ops.stop_gradient, value
@@ -150,25 +153,25 @@ def copy_layers(
     Returns:
         The paths of the student's variables that the teacher does not have.
     """
-    own, taught = encoder_of(student), encoder_of(teacher)
-    pairs = [(own.embeddings, taught.embeddings), (own.pooler, taught.pooler)]
+    old, new = encoder_of(teacher), encoder_of(student)
+    pairs = [(new.embeddings, old.embeddings), (new.pooler, old.pooler)]
     pairs += zip(
-        own.blocks, (taught.blocks[number] for number in layers), strict=True
+        new.blocks, (old.blocks[number] for number in layers), strict=True
     )
-    if own is not student and taught is not teacher:
+    if new is not student and old is not teacher:
         heads = {layer.name: layer for layer in teacher.layers}
         pairs += [
             (layer, heads[layer.name])
             for layer in student.layers
-            if layer is not own and layer.name in heads
+            if layer is not new and layer.name in heads
         ]
-    new = {variable.path for variable in student.weights}
-    for ours, theirs in pairs:
-        for variable, value in zip(ours.weights, theirs.weights):
+    initialized = {variable.path for variable in student.weights}
+    for to, source in pairs:
+        for variable, value in zip(to.weights, source.weights):
             if variable.shape == value.shape:
                 variable.assign(ops.convert_to_numpy(value))
-                new.discard(variable.path)
-    return sorted(new)
+                initialized.discard(variable.path)
+    return sorted(initialized)
 
 
 def teacher_inputs(batch: Batch) -> Batch:

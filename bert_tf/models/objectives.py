@@ -139,6 +139,15 @@ def example_weights(batch: Batch) -> Tensor:
     return ops.ones(ops.shape(labels)[:1], "float32")
 
 
+def by_example(weights: Tensor, batch: Batch) -> Tensor:
+    """Returns weights `[B, ...]` times `example_weights`, if there are any."""
+    examples_B = batch.get(features.EXAMPLE_WEIGHTS)
+    if examples_B is None:
+        return weights
+    rest = [1] * (len(weights.shape) - 1)
+    return weights * ops.reshape(examples_B, [-1, *rest])
+
+
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Returns every element's cross-entropy in nats, float32 `[...]`.
 
@@ -204,11 +213,8 @@ def _pretraining_targets(batch):
             batch[features.NEXT_SENTENCE_LABELS],
             _next_sentence_weights(batch),
         )
-    example_B = batch.get(features.EXAMPLE_WEIGHTS)
-    if example_B is None:
-        return targets
     return {
-        name: (labels, weights * example_B[:, None])
+        name: (labels, by_example(weights, batch))
         for name, (labels, weights) in targets.items()
     }
 
@@ -263,7 +269,7 @@ def _cross_entropy_of_words(logits, labels):
     @with_gradient
     def compute(logits_NV):
         max_N1 = ops.max(logits_NV, axis=-1, keepdims=True)
-        powers_NV, sum_N1 = run_chain(_powers, logits_NV, max_N1)
+        exps_NV, sum_N1 = run_chain(_exps, logits_NV, max_N1)
         picked_N1 = ops.take_along_axis(logits_NV, labels_N[:, None], axis=-1)
         losses_N1 = ops.log(sum_N1) + max_N1 - picked_N1
 
@@ -272,7 +278,7 @@ def _cross_entropy_of_words(logits, labels):
                 [ops.arange(ops.shape(labels_N)[0]), labels_N], axis=-1
             )
             return ops.scatter_update(
-                powers_NV * (up_N[:, None] / sum_N1),
+                exps_NV * (up_N[:, None] / sum_N1),
                 places_N2,
                 (ops.exp(-losses_N1[:, 0]) - 1) * up_N,
             )
@@ -283,11 +289,11 @@ def _cross_entropy_of_words(logits, labels):
     return ops.reshape(losses_N, shape)
 
 
-def _powers(logits_NV, max_N1, dtype):
+def _exps(logits_NV, max_N1, dtype):
     """Returns exp(logits - max) and the sums, of float32 logits: a chain."""
     del dtype
-    powers_NV = ops.exp(logits_NV - max_N1)
-    return powers_NV, ops.sum(powers_NV, axis=-1, keepdims=True)
+    exps_NV = ops.exp(logits_NV - max_N1)
+    return exps_NV, ops.sum(exps_NV, axis=-1, keepdims=True)
 
 
 PRETRAINING = Objective(
@@ -301,10 +307,7 @@ PRETRAINING = Objective(
 
 def _span_boundary_targets(batch):
     """Returns (labels, float32 weights) of the span-boundary objective."""
-    weights_BP = span_boundaries(batch)["weights"]
-    example_B = batch.get(features.EXAMPLE_WEIGHTS)
-    if example_B is not None:
-        weights_BP = weights_BP * example_B[:, None]
+    weights_BP = by_example(span_boundaries(batch)["weights"], batch)
     return batch[features.MASKED_LM_IDS], weights_BP
 
 
@@ -352,10 +355,8 @@ def replaced_tokens(discriminator_weight: float = 50.0) -> Objective:
     """
 
     def token_weights(batch):
-        weights_BL = ops.cast(batch[features.INPUT_MASK], "float32")
-        example_B = batch.get(features.EXAMPLE_WEIGHTS)
-        return (
-            weights_BL if example_B is None else weights_BL * example_B[:, None]
+        return by_example(
+            ops.cast(batch[features.INPUT_MASK], "float32"), batch
         )
 
     def weights(batch):
@@ -379,15 +380,15 @@ def replaced_tokens(discriminator_weight: float = 50.0) -> Objective:
         num_tokens = ops.sum(weights_BL)
         logits_BL = outputs["discriminator_logits"]
         is_replaced_BL = ops.cast(outputs["replaced"], "float32")
-        is_told_BL = ops.cast(logits_BL > 0, "float32")
+        is_predicted_BL = ops.cast(logits_BL > 0, "float32")
         num_replaced = ops.sum(weights_BL * is_replaced_BL)
-        num_told = ops.sum(weights_BL * is_told_BL)
-        num_hits = ops.sum(weights_BL * is_replaced_BL * is_told_BL)
+        num_predicted = ops.sum(weights_BL * is_predicted_BL)
+        num_hits = ops.sum(weights_BL * is_replaced_BL * is_predicted_BL)
         # Replaced and predicted to be, or neither.
-        num_right = num_tokens - num_replaced - num_told + 2 * num_hits
+        num_right = num_tokens - num_replaced - num_predicted + 2 * num_hits
         return _pretraining_metrics(outputs, _without_pairs(batch)) | {
             "discriminator_accuracy": (num_right, num_tokens),
-            "discriminator_precision": (num_hits, num_told),
+            "discriminator_precision": (num_hits, num_predicted),
             "discriminator_recall": (num_hits, num_replaced),
             "replaced_share": (num_replaced, num_tokens),
         }

@@ -19,6 +19,8 @@ from keras import ops
 # and Hugging Face spell them.
 NO_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias")
 
+_MAY_BE_NONE = ("global_clipnorm", "weight_decay")
+
 # Gradients are summed over the replicas in packs of about this many bytes. A
 # pack is summed while the rest of the backward pass is computed. By default
 # TensorFlow makes a single pack, and waits for the last gradient.
@@ -123,8 +125,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
         for option in ("clipnorm", "clipvalue", "gradient_accumulation_steps"):
             if kwargs.get(option) is not None:
                 raise ValueError(
-                    f"`{option}` is not offered by BertOptimizer. Received: "
-                    f"{option}={kwargs[option]}."
+                    f"`{option}` is not offered by {type(self).__name__}. "
+                    f"Received: {option}={kwargs[option]}."
                 )
         for option, number in (
             ("global_clipnorm", global_clipnorm),
@@ -134,7 +136,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
             ("epsilon", epsilon),
             ("layerwise_decay", layerwise_decay),
         ):
-            if number is not None and not isinstance(number, numbers.Real):
+            if number is None and option in _MAY_BE_NONE:
+                continue
+            if not isinstance(number, numbers.Real):
                 raise ValueError(
                     f"`{option}` must be a number. "
                     f"Received: {option}={number!r}."
@@ -184,7 +188,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self.bias_correction = bias_correction
         self.skip_nonfinite = skip_nonfinite
         self.layerwise_decay = layerwise_decay
-        self._shared = _Shared()
+        self._step_cache = _StepCache()
 
     def build(self, variables):
         if self.built:
@@ -239,7 +243,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
                 None if grad is None else tf.convert_to_tensor(grad)
                 for grad in grads
             ]
-        with self._shared.kept():
+        with self._step_cache.kept():
             super().apply(grads, trainable_variables)
 
     def update_step(self, gradient, variable, learning_rate):
@@ -249,7 +253,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         factor = self._rate_factors[index]
         # Made once per device. Made for each variable, they would be a tenth
         # of the operations of a small model's step.
-        kept_share, scalars = self._shared.get(
+        kept_share, scalars = self._step_cache.get(
             (variable.device, factor, dtype),
             lambda: self._make_scalars(learning_rate, factor, dtype),
         )
@@ -366,7 +370,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         return list(zip(grads, variables))
 
 
-class _Shared:
+class _StepCache:
     """Values that the updates of a step's variables share, made once.
 
     Not a plain dictionary, because checkpoints would look into that attribute.
@@ -521,7 +525,7 @@ def _handle(variable):
 
 def _rate_factors(paths, layerwise_decay):
     """Returns the factor of each variable's learning rate."""
-    places = [_place(path) for path in paths]
+    places = [_encoder_and_depth(path) for path in paths]
     # Each of several encoders is counted separately.
     num_blocks: dict[str, int] = {}
     for place in filter(None, places):
@@ -535,7 +539,7 @@ def _rate_factors(paths, layerwise_decay):
     ]
 
 
-def _place(path):
+def _encoder_and_depth(path):
     """Returns the path of a variable's encoder, and its depth in it.
 
     The depth is 0 for the embeddings and k + 1 for block k. Returns None above

@@ -55,11 +55,14 @@ class LambOptimizer(bert.BertOptimizer):
         gradient = ops.cast(gradient, dtype)
 
         self.assign_add(
-            momentum, self._kept((gradient - momentum) * (1 - self.beta_1))
+            momentum,
+            self._zero_if_nonfinite((gradient - momentum) * (1 - self.beta_1)),
         )
         self.assign_add(
             velocity,
-            self._kept((ops.square(gradient) - velocity) * (1 - self.beta_2)),
+            self._zero_if_nonfinite(
+                (ops.square(gradient) - velocity) * (1 - self.beta_2)
+            ),
         )
         first, second = ops.convert_to_tensor(momentum), velocity
         if self.bias_correction:
@@ -73,11 +76,11 @@ class LambOptimizer(bert.BertOptimizer):
         if self._is_adapted[index]:
             update = _trust_ratio(weights, update) * update
         rate = ops.cast(learning_rate, dtype) * self._rate_factors[index]
-        change = self._kept(rate * update)
+        change = self._zero_if_nonfinite(rate * update)
         self._update_norm.add(change, ops.zeros([], change.dtype))
         self.assign_sub(variable, change)
 
-    def _kept(self, change):
+    def _zero_if_nonfinite(self, change):
         if not self.skip_nonfinite:
             return change
         return ops.where(ops.isfinite(self.gradient_norm), change, 0.0)

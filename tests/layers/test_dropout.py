@@ -78,7 +78,7 @@ def test_the_gradient_is_the_mask_under_any_length(jit_compile, again):
     def run(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = layer(x, training=True, again=again)
+            y = layer(x, training=True, recompute=again)
         return y, tape.gradient(y, x)
 
     for length in (3, 4):

@@ -21,7 +21,7 @@ def test_training_equals_keras(dtype, tolerance, again):
     results = []
     for make, training in (
         (keras.layers.LayerNormalization, {}),
-        (LayerNorm, {"training": True, "again": again}),
+        (LayerNorm, {"training": True, "recompute": again}),
     ):
         layer = make(epsilon=1e-12, dtype=dtype)
         layer.build((None, None, 8))
