@@ -1,4 +1,4 @@
-"""Checkpoints in and out: the model folder, and Hugging Face's and Google's.
+"""Loads and saves checkpoints of bert_tf, Hugging Face and Google.
 
 model = checkpoints.load(path, BertClassifier, num_labels=2)
 checkpoints.save(folder, model, tokenizer, max_seq_length)
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bert_tf.checkpoints.model_folder import save
     from bert_tf.checkpoints.optimizer_state import load_optimizer
 else:
-    # Flags are made of `containers`, without TensorFlow.
+    # Lazy: flags are built from `containers` without importing TensorFlow.
     __getattr__ = lazy.attach(
         __name__,
         {

@@ -1,4 +1,4 @@
-"""What config.json says beside the architecture: class and labels."""
+"""Class and labels in config.json; `families` reads the architecture."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def _is_positive(value):
     return type(value) is int and value > 0
 
 
-# {key of config.json: whether a value is good, and what a good one is}
+# {key of config.json: (check of a value, description of a valid one)}
 _CHECKS = {
     "architectures": (_are_names, "a list of names"),
     "classifier_dropout": (_is_fraction, "a number in [0, 1)"),
@@ -43,8 +43,8 @@ def read(folder: str) -> dict[str, Any]:
     """Returns the contents of a folder's config.json, a dictionary.
 
     Raises:
-        ValueError: If what tells the class, the labels or their layer is of
-            another kind than transformers writes; the message names the file.
+        ValueError: If the class, the labels or the dropout of their layer has
+            a value that transformers never writes; the message names the file.
     """
     path = f"{folder}/{CONFIG_FILE}"
     return files.checked(path, files.read_object(path), _CHECKS)
@@ -54,13 +54,13 @@ def num_labels(values: dict[str, Any]) -> int:
     """Returns the number of labels that a config.json declares."""
     labels = values.get("id2label")
     if labels is None:
-        # transformers does not write its default.
+        # transformers does not write its default of two labels.
         return values.get("num_labels") or 2
     return len(labels)
 
 
 def label_names(values: dict[str, Any], folder: str) -> tuple[str, ...] | None:
-    """Returns the names in the order of their ids, or None without any.
+    """Returns the label names in the order of their ids; None without any.
 
     Raises:
         ValueError: If the ids are not 0, 1, 2, ...; the message names the
@@ -79,14 +79,14 @@ def label_names(values: dict[str, Any], folder: str) -> tuple[str, ...] | None:
 
 
 def name_fields(names: Sequence[str]) -> dict[str, Any]:
-    """Returns what a config.json has of the names of labels, in order."""
+    """Returns the config.json entries of label names, given in order."""
     return {
         "id2label": {str(i): name for i, name in enumerate(names)},
         "label2id": {name: i for i, name in enumerate(names)},
     }
 
 
-# What a classifier's "problem_type" is that no number of outputs tells.
+# Values of a classifier's "problem_type", other than one label out of several.
 MULTI_LABEL = "multi_label_classification"
 REGRESSION = "regression"
 
@@ -110,11 +110,11 @@ def make(
         architecture: A class of the family.
         pad_id: Id of the padding token.
         num_labels: None, or the number of outputs of the (token) classifier.
-        labels: None, or their names, in order.
+        labels: None, or the names of the labels, in order.
         classifier_dropout: None, or the dropout in front of the classifier
-            or the scores of choices.
-        problem_type: What transformers calls what a classifier answers; None
-            where its number of outputs tells that.
+            or the multiple-choice head.
+        problem_type: transformers' name for the classifier's problem; None
+            where the number of outputs implies it.
     """
     values = {"architectures": [architecture]} | families.write_config(config)
     values["pad_token_id"] = pad_id

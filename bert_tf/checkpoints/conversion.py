@@ -1,4 +1,4 @@
-"""Checkpoints from one form into another, tensor by tensor."""
+"""Converts checkpoints from one format to another, tensor by tensor."""
 
 import dataclasses
 import itertools
@@ -32,26 +32,26 @@ def convert(
     do_lower_case: bool | None = None,
     hidden_act: str | None = None,
 ) -> report.CoverageReport:
-    """Converts a checkpoint; every value stays bit for bit what it was.
+    """Converts a checkpoint; every value stays bit-identical.
 
-    Weights, heads, Adam's moments and the global step, vocabulary and case,
-    label names, and what sentence-transformers' files say. The forms
-    "hugging_face" and "bert_tf" are one and the same folder, but the latter
-    keeps the task.json.
+    This covers weights, heads, Adam's moments, the global step, vocabulary,
+    case, label names and sentence-transformers' settings. The formats
+    "hugging_face" and "bert_tf" give the same folder, except that "bert_tf"
+    keeps task.json.
 
     Args:
-        source: As the `path` of `checkpoints.load`.
-        target: Path of a folder that is empty or not there.
+        source: Like the `path` of `checkpoints.load`.
+        target: Path of a folder that is empty or does not exist.
         file_format: One of `containers.FORMATS`.
         allow_partial: Whether tensors may be missing, left over or of another
-            shape; they are not in the target then. The report tells them.
-        max_position_embeddings: As of `checkpoints.load`; moments are
-            repeated as the embeddings are.
-        do_lower_case: Whether the model's texts were lower-cased. None for
-            what the source says or, where it does not, for what the
-            vocabulary does: whether it is without capitals.
-        hidden_act: None, or the activation which the model is taken to have,
-            whatever its configuration says.
+            shape. They are then not in the target, and the report lists them.
+        max_position_embeddings: As in `checkpoints.load`; Adam's moments are
+            repeated like the embeddings.
+        do_lower_case: Whether the model's texts were lower-cased. None takes
+            the source's setting; without one, texts were lower-cased if the
+            vocabulary has no capitals.
+        hidden_act: None, or an activation that replaces the one in the
+            configuration.
 
     Returns:
         The `CoverageReport`.
@@ -67,7 +67,7 @@ def convert(
         )
     target = str(target).rstrip("/")
     if files.list_folder(target):
-        raise ValueError(f"{target} is there already and is not empty.")
+        raise ValueError(f"{target} already exists and is not empty.")
     with reader.open_checkpoint(source, allow_partial) as checkpoint:
         family = checkpoint.family
         config = checkpoint.config
@@ -78,8 +78,8 @@ def convert(
         is_google = file_format == containers.GOOGLE
         if is_google and family.write_google_config is None:
             raise ValueError(
-                f"{source}: must be of a family that is written as Google's. "
-                f"Received: model_type={family.model_type!r}."
+                f"{source}: must be of a family that can be written in "
+                f"Google's format. Received: model_type={family.model_type!r}."
             )
         vocabulary = model_folder.check_vocabulary(checkpoint.folder, config)
         if vocabulary is None:
@@ -98,7 +98,7 @@ def convert(
         )
         if not allow_partial:
             plan.check(steps)
-        # Ours has the names of Hugging Face's.
+        # Our folders use Hugging Face's tensor names.
         target_format = file_format if is_google else containers.HUGGING_FACE
         tensors, entries = _weights(checkpoint, steps, target_format)
         slots, slot_entries = _slots(checkpoint, table, target_format)
@@ -117,7 +117,7 @@ def convert(
                 family.file_name(name, architecture): array
                 for name, array in tensors.items()
             }
-            # Before config.json, which is the last.
+            # These come before config.json, which is written last.
             texts = kept | _texts(checkpoint, config, architecture, tokenizer)
             if file_format == containers.HUGGING_FACE:
                 texts[model_folder.TASK_FILE] = None
@@ -130,12 +130,13 @@ def convert(
 
 
 def _parts(checkpoint, file_format):
-    """Returns the parts to write: all there are, or those of one class."""
+    """Returns the parts to write: all that were found, or one class's."""
     if checkpoint.architecture is not None:
         return checkpoint.parts
     found = set(checkpoint.found_parts)
-    # Heads of sequences, of choices and of tokens have one name; of the first
-    # two it is taken for the first, and the last one's class has no pooler.
+    # Classifier, token-classifier and multiple-choice heads share one name.
+    # With a pooler the head is taken for a classifier's, otherwise for a token
+    # classifier's, whose class has no pooler.
     found.discard(parts.MULTIPLE_CHOICE)
     found.discard(
         parts.TOKEN_CLASSIFIER if parts.POOLER in found else parts.CLASSIFIER
@@ -152,7 +153,7 @@ def _parts(checkpoint, file_format):
 
 
 def _weights(checkpoint, steps, target_format):
-    """Returns {name in the target: array}, and entries of the report."""
+    """Returns {name in the target: array}, and the report's entries."""
     tensors, entries = {}, []
     for step in steps:
         if step.status == report.LOADED:
@@ -176,7 +177,7 @@ def _weights(checkpoint, steps, target_format):
 
 
 def _slots(checkpoint, table, target_format):
-    """Returns {name in the target: array} of moments and step, entries."""
+    """Returns {name in the target: array} of moments and step, and entries."""
     container = checkpoint.container
     slots, entries = {}, []
     used = {containers.GLOBAL_STEP}
@@ -211,7 +212,7 @@ def _read(checkpoint, tensor, target_format, slot=""):
 
 
 def _write_release(folder, tensors, texts):
-    """Writes a release of Google's form, whole or not at all."""
+    """Writes a release in Google's format, whole or not at all."""
     prefix = tf1_checkpoint.PREFIX
     with files.whole_folder(folder, last=f"{prefix}.index") as temporary:
         for name, text in texts.items():
@@ -220,24 +221,24 @@ def _write_release(folder, tensors, texts):
 
 
 def _sentence_files(checkpoint, is_google):
-    """Returns sentence-transformers' files that are kept, entries of others.
+    """Returns sentence-transformers' files to keep, and entries of others.
 
-    They hold nothing that a conversion changes.
+    A conversion changes nothing in these files.
 
     Returns:
-        {name in the folder: bytes}, and entries of the report.
+        {name in the folder: bytes}, and the report's entries.
     """
     folder = checkpoint.folder
     names = sentence_files.found_files(folder)
-    note = "in no file of this form" if is_google else None
+    note = "not stored in this format" if is_google else None
     if not is_google and not sentence_folder.is_cross_encoder(
         folder, checkpoint.config_values
     ):
         try:
             sentence_folder.read(folder)
         except ValueError as error:
-            logging.warning("The files of the vectors are left: %s", error)
-            note = "of vectors that bert_tf does not make"
+            logging.warning("Left out sentence-transformers' files: %s", error)
+            note = "of sentence vectors that bert_tf cannot make"
     if note is not None:
         return {}, [
             CoverageEntry(report.LEFT_OVER, name, None, note) for name in names
@@ -273,7 +274,7 @@ def _texts(checkpoint, config, architecture, tokenizer):
     for key in sentence_files.CROSS_ENCODER_KEYS:
         if key in checkpoint.config_values:
             values[key] = checkpoint.config_values[key]
-    # transformers writes 10 ** 30, or nothing, where nobody told the length.
+    # transformers writes 10 ** 30, or nothing, if no length was set.
     settings = model_folder.read_tokenizer_config(checkpoint.folder)
     longest = config.max_position_embeddings
     length = min(settings.get("model_max_length", longest), longest)

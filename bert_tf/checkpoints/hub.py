@@ -1,9 +1,10 @@
 """Model folders of the Hugging Face Hub, by name.
 
-"hf:organisation/name", or "hf:organisation/name@revision", is the local copy of
-that folder: configuration, weights as safetensors, tokenizer, the modules of a
-model of sentences, and no other file. `huggingface_hub` keeps it in its cache,
-and obeys HF_HUB_OFFLINE, HF_ENDPOINT, HF_HOME and HF_TOKEN.
+"hf:organisation/name" or "hf:organisation/name@revision" stands for the local
+copy of that folder. Only these files are fetched: configuration, weights as
+safetensors, tokenizer, task, and the modules of a sentence model.
+`huggingface_hub` keeps them in its cache, and obeys HF_HUB_OFFLINE,
+HF_ENDPOINT, HF_HOME and HF_TOKEN.
 """
 
 import functools
@@ -21,7 +22,7 @@ from bert_tf.text.tokenizers import unigram_files
 
 PREFIX = "hf:"
 _SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")
-# Those of the tokenizers without `tokenizers.files`, which needs TensorFlow.
+# Some names are repeated here: `tokenizers.files` needs TensorFlow.
 _OTHERS = (
     *("vocab.txt", "tokenizer_config.json", "tokenizer.json", "task.json"),
     *(bpe_files.VOCABULARY_FILE, bpe_files.MERGES_FILE),
@@ -31,22 +32,22 @@ _OTHERS = (
 
 
 def local_path(path: files.AnyPath) -> str:
-    """Returns the folder that a name of the Hub stands for.
+    """Returns the local folder of a model on the Hub.
 
     Args:
-        path: "hf:organisation/name[@revision]"; another path is returned as it
-            is.
+        path: "hf:organisation/name[@revision]"; any other path is returned
+            unchanged.
 
     Raises:
-        ValueError: If `huggingface_hub` is not installed, the name is none,
-            there is no such model or revision, it cannot be reached, or it has
-            no configuration or no safetensors.
+        ValueError: If `huggingface_hub` is not installed, the name is invalid,
+            the model or revision does not exist or cannot be reached, or it
+            has no configuration or no safetensors.
     """
     path = os.fspath(path)
     return _download(path) if path.startswith(PREFIX) else path
 
 
-# Once a process, which so sees one commit of a folder.
+# Cached, so that a process sees one commit of each folder.
 @functools.cache
 def _download(path):
     try:
@@ -67,7 +68,7 @@ def _download(path):
             known = huggingface_hub.try_to_load_from_cache(
                 name, file_name, revision=revision or None
             )
-            # Offline nothing tells of a file that nobody has asked for.
+            # Offline, a file that was never asked for may or may not exist.
             is_offline = huggingface_hub.constants.HF_HUB_OFFLINE
             if known is huggingface_hub._CACHED_NO_EXIST or (
                 is_offline and file_name != config_json.CONFIG_FILE
@@ -100,8 +101,8 @@ def _download(path):
     if found is None:
         raise ValueError(f"{path}: has no {config_json.CONFIG_FILE}.")
     folder = os.path.dirname(found)
-    # That of the cache, .../snapshots/<commit>: all files are of one commit,
-    # whatever is pushed meanwhile.
+    # The cache's folder is .../snapshots/<commit>. All further files are from
+    # that commit, whatever is pushed meanwhile.
     revision = os.path.basename(folder)
     logging.info("%s is commit %s.", path, revision)
     if fetch(safetensors_folder.WEIGHTS_FILE) is None:
@@ -109,15 +110,15 @@ def _download(path):
         if index is None:
             raise ValueError(
                 f"{path}: has no {safetensors_folder.WEIGHTS_FILE} (offline: "
-                "in the cache), and other forms of weights are not read from "
-                "the Hub."
+                "not in the cache). Other formats of weights are not read "
+                "from the Hub."
             )
         shards = files.read_object(index).get("weight_map")
         if not isinstance(shards, dict):
             raise ValueError(f"{index}: `weight_map` must be an object.")
         for shard in sorted({*map(str, shards.values())}):
             if not _SHARD.fullmatch(shard):
-                raise ValueError(f"{index}: {shard!r} is no name of a shard.")
+                raise ValueError(f"{index}: {shard!r} is not a shard's name.")
             if fetch(shard) is None:
                 raise ValueError(f"{path}: has no {shard}.")
     for file_name in _OTHERS:

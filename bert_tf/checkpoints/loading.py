@@ -1,4 +1,4 @@
-"""Weights of a checkpoint into a model, with nothing skipped silently."""
+"""Loads the weights of a checkpoint into a model; skips nothing silently."""
 
 import contextlib
 import dataclasses
@@ -28,9 +28,9 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.token_classifier import BertTokenClassifier
 
-# The ends of the names of variables that begin as random values.
+# Endings of the names of variables that are initialised at random.
 _RANDOM = ("kernel", "embeddings")
-# {class: its head}, where there is dropout in front of it.
+# {class: its head}, for heads with dropout in front of them.
 _HEADS: dict[type[keras.Model], str] = {
     BertClassifier: parts.CLASSIFIER,
     BertTokenClassifier: parts.TOKEN_CLASSIFIER,
@@ -53,28 +53,28 @@ def load(
 ) -> Model:
     """Makes a model with the weights of a checkpoint.
 
-    A head that the checkpoint does not have is newly made. One line is logged;
-    the whole report is the model's attribute `coverage_report`.
+    A head that the checkpoint lacks is newly initialised. A one-line summary
+    is logged; the full report is the model's attribute `coverage_report`.
 
     Args:
         path: A model folder of bert_tf or Hugging Face, or a release of
-            Google's: told apart by what is in it.
+            Google's; the contents tell which.
         model_class: `BertEncoder`, `BertPretrainer`, `BertClassifier`, ...
-        allow_partial: Whether weights may be missing, left over or of another
-            shape for which the head is no reason: missing ones are then newly
-            made. The report tells them.
-        max_position_embeddings: None, or the longest sequence, beyond the
-            checkpoint's: its embeddings are repeated from the first on
-            (Beltagy et al. 2020, section 5).
+        allow_partial: Whether weights outside a new head may be missing, left
+            over or of another shape. Missing ones are then newly initialised.
+            The report lists them all.
+        max_position_embeddings: None, or the number of positions, at least
+            the checkpoint's, whose position embeddings are repeated from the
+            first on (Beltagy et al. 2020, section 5).
         **kwargs: Arguments of `model_class` other than its configuration.
-            If not given, a classifier's `num_labels` is the checkpoint's,
-            and `dropout`, of a new head too, what its config.json tells.
+            By default a classifier's `num_labels` and the `dropout` of any
+            head, even a new one, come from the checkpoint.
 
     Returns:
         The model, a `model_class`.
 
     Raises:
-        ValueError: If the files are missing, corrupt, or do not fit together
+        ValueError: If files are missing or corrupt, or do not fit each other
             or the model; the message names the file and the tensor.
     """
     with reader.open_checkpoint(path, allow_partial) as checkpoint:
@@ -95,11 +95,11 @@ def load_open(
     max_position_embeddings: int | None = None,
     **kwargs: Any,
 ) -> Model:
-    """Returns what `load` does, of an open checkpoint.
+    """Does what `load` does, with an open checkpoint.
 
     Args:
         checkpoint: What `reader.open_checkpoint` yielded.
-        model_class, allow_partial, max_position_embeddings, **kwargs: As of
+        model_class, allow_partial, max_position_embeddings, **kwargs: As in
             `load`.
     """
     config = checkpoint.config
@@ -111,7 +111,7 @@ def load_open(
     if max_position_embeddings is not None:
         config = longer_config(config, max_position_embeddings)
     with _TensorReader(checkpoint) as tensors:
-        # What every model has, while Keras makes the variables.
+        # Every model has an encoder: read it while Keras makes the variables.
         tensors.begin(checkpoint.family.table(config, (parts.ENCODER,)))
         model_folder.check_vocabulary(checkpoint.folder, config)
         kwargs = _head_arguments(checkpoint, model_class) | kwargs
@@ -141,23 +141,23 @@ def load_weights(
     """Fills a model with the weights of a checkpoint.
 
     One line is logged: how many tensors were loaded, and which parts of the
-    model keep the weights that they have. It is a warning where such a part
-    is not one of `new_parts`.
+    model keep their present weights. It is a warning if such a part is not in
+    `new_parts`.
 
     Args:
-        path: As of `load`.
+        path: As in `load`.
         model: A model of `bert_tf.models`.
-        allow_partial: As of `load`.
+        allow_partial: As in `load`.
         extend_positions: Whether the model may have more positions than the
-            checkpoint; they are filled as `load` says.
-        new_parts: Of `parts`, heads that are not filled, whatever the
-            checkpoint has.
+            checkpoint; they are filled as in `load`.
+        new_parts: Names of heads, from `parts`, that are not filled even if
+            the checkpoint has them.
 
     Returns:
         The `CoverageReport`.
 
     Raises:
-        ValueError: As of `load`. No variable has been changed then, unless a
+        ValueError: As in `load`. No variable has been changed then, unless a
             tensor turned out to be unreadable.
     """
     with (
@@ -179,7 +179,8 @@ def longer_config(
     """Returns the configuration with that many positions.
 
     Raises:
-        ValueError: If they are fewer than it has, or no integer.
+        ValueError: If the configuration has more positions already, or the
+            number is not an integer.
     """
     max_position_embeddings = whole_number(
         "max_position_embeddings", max_position_embeddings
@@ -197,17 +198,17 @@ def longer_config(
 
 @contextlib.contextmanager
 def without_random_values() -> Iterator[None]:
-    """Leaves the random variables made in the block without a value.
+    """Leaves random variables that are made in the block uninitialised.
 
-    They are about to be filled; drawing the values of BERT-base would take
+    They are about to be filled. Drawing the values of BERT-base would take
     several times as long as reading them.
     """
 
     def make(next_creator, **kwargs):
         initial_value = kwargs["initial_value"]
         if kwargs["name"].endswith(_RANDOM) and callable(initial_value):
-            # Keras's own variable, of which the function is a closure, knows
-            # shape and dtype. Were it none, the values would be drawn.
+            # The function is a closure over Keras's own variable, which knows
+            # shape and dtype. Without one, the values are drawn as usual.
             variable = inspect.getclosurevars(initial_value).nonlocals.get(
                 "self"
             )
@@ -215,8 +216,8 @@ def without_random_values() -> Iterator[None]:
                 kwargs["initial_value"] = lambda: tf.raw_ops.Empty(
                     shape=variable.shape, dtype=variable.dtype
                 )
-        # Outside Keras's name scopes: of each new name TensorFlow makes a
-        # kernel, which takes longer than the variable. Keras's paths stay.
+        # Outside Keras's name scopes: TensorFlow makes a kernel for each new
+        # name, which takes longer than the variable. Keras's paths stay.
         with tf.name_scope(""):
             return next_creator(**kwargs)
 
@@ -230,7 +231,7 @@ def _head_arguments(checkpoint, model_class):
     if part is None:
         return {}
     arguments = {}
-    # That of a new head, too.
+    # Also for a new head.
     dropout = checkpoint.dropout_of(part)
     if dropout is not None:
         arguments["dropout"] = dropout
@@ -245,7 +246,7 @@ def _head_arguments(checkpoint, model_class):
 
 
 def _head_of(model_class):
-    """Returns the head with dropout of a model's class; None if none."""
+    """Returns a model class's head, if there is dropout in front of it."""
     for a_class, part in _HEADS.items():
         if issubclass(model_class, a_class):
             return part
@@ -255,14 +256,14 @@ def _head_of(model_class):
 def tell_dropout(
     model: keras.Model, config: BertConfig, checkpoint: reader.Checkpoint
 ) -> None:
-    """Gives a model's head the dropout that a checkpoint tells of it.
+    """Gives a model's head the dropout that a checkpoint specifies.
 
-    A model whose dropout was chosen keeps it, and so does one that is
-    configured otherwise than the checkpoint.
+    The model keeps its dropout if that is not the default, or if its
+    configuration differs from the checkpoint's.
 
     Args:
         model: A model, not trained yet.
-        config: What it is configured by.
+        config: The model's `BertConfig`.
         checkpoint: What `reader.open_checkpoint` yielded.
     """
     part = _head_of(type(model))
@@ -277,7 +278,7 @@ def tell_dropout(
     dropout = checkpoint.dropout_of(part)
     if dropout is None or model.dropout != default or own_config != config:
         return
-    # In place: another model would be all of its weights once more.
+    # In place: another model would hold all of its weights once more.
     for layer in model.layers:
         is_head = isinstance(layer, ClassificationHead | HiddenLayer)
         if is_head and layer.dropout == default:
@@ -332,7 +333,7 @@ def _check_architecture(checkpoint, config):
 
 
 class _TensorReader:
-    """Threads that read tensors of a checkpoint before they are asked for.
+    """Reads tensors of a checkpoint in threads, ahead of their use.
 
     A context manager.
     """
@@ -349,10 +350,10 @@ class _TensorReader:
         self._pool.shutdown(cancel_futures=True)
 
     def begin(self, wanted):
-        """Begins to read those of the `Tensor`s that fit.
+        """Starts to read those of the `Tensor`s that fit.
 
-        They are all held until they are read: variables that are not filled
-        yet take no memory, so that there is one copy of the weights.
+        Their values are held until `read` yields them. Variables that are not
+        filled yet take no memory, so there is only one copy of the weights.
         """
         for tensor in wanted:
             step = plan.step_of(self.checkpoint, tensor, extend_positions=True)
@@ -360,10 +361,10 @@ class _TensorReader:
                 self._submit(tensor)
 
     def read(self, wanted):
-        """Yields (tensor, the value of its variable) of `Tensor`s, in order.
+        """Yields (tensor, value of its variable) of `Tensor`s, in order.
 
-        No more values than threads are held beside the variables, and those
-        that were begun before.
+        Apart from those that `begin` started, no more values than threads are
+        held beside the variables.
         """
         for index, tensor in enumerate(wanted):
             for ahead in wanted[index : index + _NUM_READERS]:
@@ -380,7 +381,7 @@ class _TensorReader:
 def _read(checkpoint, tensor):
     """Returns a tensor of the checkpoint in the form of its variable."""
     array = plan.read(checkpoint, tensor)
-    # In main memory: that of an accelerator holds the variables already.
+    # On the host: the accelerator's memory holds the variables already.
     with tf.device("CPU:0"):
         if array.flags.c_contiguous:
             return tf.convert_to_tensor(array)

@@ -1,7 +1,7 @@
 """A model folder's README.md: a model card, as the Hugging Face Hub reads it.
 
-Text made of what the folder and its training know, and of nothing else. YAML
-with the Hub's keys stands above, what people read below.
+The text says what the folder and its training know, and nothing else. YAML
+with the Hub's keys comes first, then the part that people read.
 """
 
 import dataclasses
@@ -16,21 +16,21 @@ from typing import Any
 from bert_tf.config import BertConfig
 
 CARD_FILE = "README.md"
-# Before the digest of all the rest: a card without it, or with another digest,
-# is somebody's own.
+# Stands before the digest of the rest of the card. A card without it, or with
+# another digest, is not bert_tf's own or was edited.
 _MARKER = (
     "<!-- Written by bert_tf, which replaces this file when it writes the "
     "model again, unless you have changed it: "
 )
 _DIGITS = 16
-# What stands before the scores that people read, and after these.
+# The headings before and after the scores that people read.
 _EVALUATION = "\n## Evaluation\n\n"
 _USE = "\n## How to use\n"
 _NOT_EVALUATED = "This model has not been evaluated."
-# The task of a class of transformers, by the end of its name. A model that has
-# been pre-trained is known by its masked words.
+# The Hub's task of a transformers class, by the end of the class's name.
+# Pre-trained models are listed under their masked-LM head.
 _PIPELINE_TAGS = {
-    # The discriminator, of which the Hub has no task.
+    # The discriminator: the Hub has no task for it.
     "ElectraForPreTraining": None,
     "ForPreTraining": "fill-mask",
     "ForMaskedLM": "fill-mask",
@@ -41,10 +41,10 @@ _PIPELINE_TAGS = {
     "Model": "feature-extraction",
 }
 _TEXTS = '["A text.", "Another."]'
-# Likewise, what its preprocessor and then it itself is called with.
+# Likewise: the arguments of the preprocessor, then the call of the model.
 _CALLS = {
     "ElectraForPreTraining": (_TEXTS, "model(inputs)"),
-    # A text does not tell which places to predict.
+    # These models also need the positions to predict.
     "ForPreTraining": (_TEXTS, "model.encoder(inputs)"),
     "ForMaskedLM": (_TEXTS, "model.encoder(inputs)"),
     "ForQuestionAnswering": (
@@ -64,30 +64,29 @@ _SIZES = {
     "intermediate_size": "Intermediate size",
     "max_position_embeddings": "Positions",
 }
-# Of a value in characters.
+# Longest value, in characters.
 _MAX_VALUE = 400
-# What YAML reads as a line's end, or refuses, and JSON has unescaped.
+# JSON leaves these unescaped; YAML rejects them or reads them as line ends.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-# What the Hub takes as the type of a set of data, and a version of TensorFlow
-# Datasets after it.
+# A dataset's type, as the Hub accepts it, and the version that TensorFlow
+# Datasets may add.
 _DATASET = re.compile(r"((?:[\w-]+/)?[\w.-]+)(?::[\d.*]+)?", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a model is from, as far as its writer knows.
+    """Where a model comes from, as far as its writer knows.
 
     Args:
-        name: What it is called, e.g. by its task.
+        name: The model's name, e.g. by its task.
         method: E.g. "fine-tuned".
         start: The checkpoint that it was made from; None for new weights.
-        knows_start: Whether that is known: of a training that was resumed it
-            may not be.
+        knows_start: Whether `start` is known; it may not be if the training
+            was resumed.
         teacher: The checkpoint that it was distilled from, if any.
-        data: {heading: {what: value}} of what it was trained on.
-        datasets: Names of sets of TensorFlow Datasets among them, in full.
-        settings: {name: value} of the training; those that are None are left
-            out.
+        data: {heading: {what: value}} that describes the training data.
+        datasets: The full names of its TensorFlow Datasets.
+        settings: {name: value} of the training; values of None are left out.
     """
 
     name: str
@@ -101,7 +100,7 @@ class Origin:
 
 
 def versions() -> str:
-    """Returns the versions of what trains: of those that are imported."""
+    """Returns the versions of bert_tf, TensorFlow and Keras, if imported."""
     found = {
         name: getattr(sys.modules.get(name), "__version__", None)
         for name in ("bert_tf", "tensorflow", "keras")
@@ -110,7 +109,7 @@ def versions() -> str:
 
 
 def pipeline_tag(config_values: Mapping[str, Any]) -> str | None:
-    """Returns what the Hub calls the task of a model, None if it has none.
+    """Returns the Hub's name for a model's task, None if it has none.
 
     Args:
         config_values: The contents of its config.json.
@@ -122,7 +121,7 @@ def pipeline_tag(config_values: Mapping[str, Any]) -> str | None:
 
 
 def is_own(text: str) -> bool:
-    """Returns whether a card is one of bert_tf's, and as it was written."""
+    """Returns whether bert_tf wrote a card and nobody has changed it since."""
     return _MARKER in text and _stamped(text) == text
 
 
@@ -141,11 +140,11 @@ def make(
     Args:
         config: The model's `BertConfig`.
         config_values: The contents of its config.json.
-        num_parameters: Of the whole model.
+        num_parameters: Number of parameters of the whole model.
         tokenizer_class: What transformers calls the tokenizer.
-        do_lower_case: Whether it lower-cases.
-        max_seq_length: Longest sequence that users should give it.
-        origin: None where it is not known.
+        do_lower_case: Whether the tokenizer lower-cases.
+        max_seq_length: Longest sequence that users should give the model.
+        origin: None if unknown.
     """
     architecture = config_values["architectures"][0]
     metadata: dict[str, Any] = {
@@ -206,7 +205,7 @@ def make(
     ]
     marker = f"{_MARKER}{' ' * _DIGITS} -->"
     body = "\n\n".join([marker, f"# {_plain(name)}", summary, *parts])
-    # The scores will stand at the end of the YAML.
+    # `with_results` appends the scores to the YAML.
     return _stamped(f"---\n{_yaml(metadata)}---\n\n{body}\n")
 
 
@@ -218,17 +217,17 @@ def with_results(
     dataset: str,
     results: Mapping[str, float],
 ) -> str:
-    """Returns a card with the results of an evaluation, instead of any.
+    """Returns a card with the results of an evaluation, replacing older ones.
 
     Args:
-        text: What `make` or this returned.
-        name: Of the model.
-        task_type: As of `pipeline_tag`.
+        text: A card that `make` or this function returned.
+        name: Name of the model.
+        task_type: As in `pipeline_tag`.
         dataset: What it was evaluated on.
         results: {name: float}.
 
     Returns:
-        The text; as it was where it is not `is_own`.
+        The new text; the same text if it is not `is_own`.
     """
     if not is_own(text):
         return text
@@ -243,8 +242,8 @@ def with_results(
             "value": float(results[key]),
         }
         for key in sorted(results)
-        # Steps and temperatures are no scores, some have two names, and the
-        # Hub's JSON has no other numbers.
+        # Steps and temperatures are not scores, some scores have two names,
+        # and the Hub's JSON allows only finite numbers.
         if key not in ("global_step", "temperature")
         and f"eval_{key}" not in results
         and math.isfinite(results[key])
@@ -264,7 +263,7 @@ def with_results(
     scores = {
         f"`{key}`": _number(results[key])
         for key in sorted(results)
-        # The step stands with the training.
+        # The training section has the step.
         if key != "global_step"
     }
     section = f"On {_plain(dataset)}:\n\n{_bullets(scores)}\n"
@@ -272,10 +271,10 @@ def with_results(
 
 
 def _stamped(text):
-    """Returns a card with the digest of all the rest of it in its marker."""
-    # Paths that are no UTF-8 have halves of pairs, which have no UTF-8 either.
+    """Returns a card whose marker holds the digest of all other text."""
+    # Paths that are not UTF-8 have lone surrogates, which UTF-8 cannot encode.
     text = text.encode("utf-8", "replace").decode("utf-8")
-    # What stands below the marker has it with its "<" escaped, if at all.
+    # Below the marker, its text can occur only with an escaped "<".
     head, _, rest = text.rpartition(_MARKER)
     head, rest = f"{head}{_MARKER}", rest[_DIGITS:]
     digest = hashlib.sha256(f"{head}{rest}".encode()).hexdigest()
@@ -283,7 +282,7 @@ def _stamped(text):
 
 
 def _by_class(architecture, values):
-    """Returns the value of the first end that a class's name has, or None."""
+    """Returns the value of the first ending that a class name has, or None."""
     for end, value in values.items():
         if architecture.endswith(end):
             return value
@@ -291,20 +290,20 @@ def _by_class(architecture, values):
 
 
 def _hub_name(start):
-    """Returns "organisation/name" of a checkpoint of the Hub, or None."""
+    """Returns "organisation/name" of a checkpoint on the Hub, or None."""
     if start is None or not start.startswith("hf:"):
         return None
     return start.removeprefix("hf:").partition("@")[0]
 
 
 def _start(start):
-    """Returns what a checkpoint is called; no folder of one's own machine."""
+    """Returns a checkpoint's name, without the folders of this machine."""
     if start is None:
         return "new"
     if _hub_name(start):
         return _plain(start)
     parts = start.rstrip("/").split("/")
-    # A checkpoint of Google's has one name in all folders.
+    # Google's checkpoints have the same name in every folder.
     return _plain("/".join(parts[-2 if parts[-1].endswith(".ckpt") else -1 :]))
 
 
@@ -329,7 +328,7 @@ tokenizer = AutoTokenizer.from_pretrained("path/of/this/folder")
 
 
 def _bullets(values):
-    """Returns a list in Markdown of {what: value}, None left out."""
+    """Returns {what: value} as a Markdown list, without values of None."""
     return "\n".join(
         f"- {what}: {_plain(value)}"
         for what, value in values.items()
@@ -338,23 +337,23 @@ def _bullets(values):
 
 
 def _number(value):
-    """Returns four digits of a score, and all those of a whole number."""
+    """Returns a score to four digits, or a whole number in full."""
     return f"{value:.4g}" if value % 1 else f"{value:.0f}"
 
 
 def _plain(value):
-    """Returns one line of Markdown that shows a value, a long one cut."""
+    """Returns a value as one line of Markdown, cut if it is long."""
     if isinstance(value, (list, tuple)):
         value = ", ".join(map(str, value)) or "none"
     text = " ".join(str(value).split())
     if len(text) > _MAX_VALUE:
         text = text[: _MAX_VALUE - 1] + "…"
-    # Inside a word an underscore is one.
+    # An underscore inside a word needs no escape.
     return re.sub(r"[\\`*<>\[\]|~&$]|\b_|_\b", r"\\\g<0>", text)
 
 
 def _yaml(values, indent=""):
-    """Returns a dictionary in block style, what is None left out."""
+    """Returns a dictionary as block-style YAML, without values of None."""
     text = ""
     for key, value in values.items():
         if value is None:
@@ -376,9 +375,9 @@ def _yaml(values, indent=""):
 
 
 def _scalar(value):
-    """Returns a string or a number in YAML, of which JSON is nearly a part."""
+    """Returns a string or a number as YAML, nearly a superset of JSON."""
     text = json.dumps(value, ensure_ascii=False)
     if isinstance(value, float) and "." not in text:
-        # 1e-05 is a string to YAML 1.1.
+        # YAML 1.1 reads 1e-05 as a string.
         return text.replace("e", ".0e")
     return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -1,13 +1,13 @@
-"""The model folder, which is a Hugging Face folder: written and described.
+"""Writes and describes the model folder, which is a Hugging Face folder.
 
 config.json              architecture, class of transformers, label names
 model.safetensors        weights, under Hugging Face's names
-vocab.txt                one entry of the vocabulary a line
+vocab.txt                the vocabulary, one entry per line
 tokenizer_config.json    case, longest sequence
 tokenizer.json           the tokenizer, for Hugging Face's `tokenizers`
 task.json                what the model was tuned for, if anything
-modules.json, ...        of a model of sentences: see `sentence_folder`
-README.md                model card, unless a user's own is there; at the end
+modules.json, ...        of sentence models: see `sentence_folder`
+README.md                model card, written last; a user's own card is kept
 """
 
 import contextlib
@@ -42,20 +42,20 @@ SETTINGS_FILE = tokenizer_files.SETTINGS_FILE
 TOKENIZER_FILE = tokenizer_files.TOKENIZER_FILE
 TASK_FILE = "task.json"
 
-# The parts of a folder that the text floor reads.
+# Parts of a folder that `bert_tf.text` reads.
 read_vocabulary = tokenizer_files.read_vocabulary
 read_tokenizer_config = tokenizer_files.read_settings
 
-# What task.json has since version 2 of its format.
+# Keys that task.json has only since version 2 of its format.
 _SINCE_2 = ("temperature", "truncate_dim")
 _MAX_LENGTH = "model_max_length"
 _SPECIAL_TOKENS = tokenizer_files.SPECIAL_TOKENS
-# What in tokenizer_config.json may be other words, or another length, of one
-# and the same model.
+# Keys of tokenizer_config.json that may differ for one and the same model: the
+# longest sequence, and the names of the special tokens.
 _NOT_THE_TOKENIZER = (_MAX_LENGTH, *_SPECIAL_TOKENS)
 
-# What tells two models apart where the shapes of the weights may not. The
-# dropouts and the initial deviation are of the training, not of the model.
+# Fields that tell two models apart where the shapes of the weights may not. The
+# dropouts and `initializer_range` belong to the training, not to the model.
 ARCHITECTURE_FIELDS = (
     "model_type",
     "vocab_size",
@@ -88,31 +88,31 @@ def save(
 ) -> None:
     """Writes the model folder, whole or not at all.
 
-    A folder that holds this model already gets its new weights: a reader
-    finds the old ones or the new ones, never some of each. A folder that
-    holds another model is refused. The model card is written last; where it
-    cannot be, a warning says so.
+    If the folder already holds this model, it gets the new weights: a reader
+    finds the old ones or the new ones, never some of each. A folder with
+    another model is refused. The model card is written last; if that fails,
+    a warning says so.
 
     Args:
-        folder: Path, local or remote; made if it is not there.
+        folder: Path, local or remote; created if it does not exist.
         model: A model of `bert_tf.models`.
-        tokenizer: The spec of the tokenizer that it was trained with.
-        max_seq_length: Longest sequence that users should give it.
-        task: None, or what goes into task.json: a dictionary.
-        label_names: Of a (token) classifier, the names of its labels in
-            order: they go into config.json. LABEL_0, ... if not given.
-        problem_type: Of a classifier that gives several labels to a text
-            "multi_label_classification", as config.json has it.
-        vectors: None, or how the vector of a text is made: the folder is one
-            of sentence-transformers then.
-        optimizer: None, or the optimizer whose moments and step are to be
-            kept, so that training can go on in google-research/bert too.
-        origin: None, or what the model card tells of the training.
+        tokenizer: The spec of the tokenizer that the model was trained with.
+        max_seq_length: Longest sequence that users should give the model.
+        task: None, or the contents of task.json: a dictionary.
+        label_names: Names of a (token) classifier's labels, in order, for
+            config.json. LABEL_0, ... by default.
+        problem_type: "multi_label_classification", as in config.json, for a
+            classifier that gives a text several labels.
+        vectors: None, or how to make the vector of a text: the folder is then
+            one of sentence-transformers.
+        optimizer: None, or the optimizer whose moments and step are saved, so
+            that training can continue, in google-research/bert too.
+        origin: None, or what the model card says about the training.
 
     Raises:
         ValueError: If the arguments do not fit together, or the folder holds
             another model or another vocabulary.
-        OSError: If the disk is full, and so on: the folder is as it was.
+        OSError: E.g. if the disk is full. The folder is then unchanged.
     """
     folder = str(folder).rstrip("/")
     matched = variables.match(model)
@@ -120,8 +120,8 @@ def save(
     dtypes = sorted({str(variable.dtype) for variable in matched.values()})
     if dtypes != ["float32"]:
         raise ValueError(
-            "`model` must have float32 weights: a folder's would be rounded. "
-            "In 16 bits, load and train with dtype='mixed_bfloat16'. Received: "
+            "`model` must have float32 weights: others would be rounded. For "
+            "16 bits, load and train with dtype='mixed_bfloat16'. Received: "
             f"weights of {', '.join(dtypes)}."
         )
     _check(config, tokenizer.vocabulary, max_seq_length)
@@ -143,7 +143,7 @@ def save(
     )
     texts = make_texts(values, tokenizer, max_seq_length, task)
     if vectors is not None:
-        # Before config.json, which is the last.
+        # These come before config.json, which is written last.
         texts = (
             sentence_folder.make_texts(
                 vectors, config.hidden_size, max_seq_length
@@ -165,7 +165,7 @@ def save(
     write(folder, tensors, texts, slots)
     path = f"{folder}/{model_card.CARD_FILE}"
     with _without_errors(path):
-        # That of before is gone: what is there is somebody's own.
+        # `write` has removed bert_tf's own card: one that exists is the user's.
         if not files.exists(path):
             card = model_card.make(
                 config,
@@ -187,17 +187,17 @@ def write(
 ) -> None:
     """Writes weights and texts into a model folder, whole or not at all.
 
-    A model card of other weights goes away, if it is bert_tf's own.
+    Removes the model card of the old weights, if bert_tf wrote it.
 
     Args:
         folder: Path, local or remote.
         tensors: {name in the file: float32 array}.
-        texts: {name of a file: its contents, or None for no such file},
-            with config.json at the end.
+        texts: {name of a file: its contents, or None to remove it}, with
+            config.json at the end.
         slots: None, or {name: array} of Adam's moments and the global step.
 
     Raises:
-        ValueError, OSError: As of `save`.
+        ValueError, OSError: As in `save`.
     """
     writers = {
         name: functools.partial(_write_text, text=text)
@@ -216,10 +216,10 @@ def write(
                 write_file(f"{temporary}/{name}")
         return
     _check_same_model(folder, texts)
-    # Everything is written before anything is renamed. The renaming goes
-    # backwards: weights first, configuration last. Since the folder held
-    # this model or none, every state in between is a model or none. Moments
-    # and scores of other weights go away first.
+    # Everything is written before anything is renamed. Files are renamed in
+    # reverse: weights first, configuration last. Since the folder held this
+    # model or none, every state in between is this model or none. Moments and
+    # scores of the old weights are removed first.
     slots_path = f"{folder}/{safetensors_folder.SLOTS_FILE}"
     with contextlib.ExitStack() as stack:
         temporaries = [
@@ -249,10 +249,10 @@ def _write_text(path, text):
 def read_card(folder: str) -> str | None:
     """Returns the model card of a folder, None if bert_tf has written none.
 
-    One that cannot be read, or was changed since, is somebody's own.
+    A card that cannot be read, or was changed since, counts as the user's own.
     """
     path = f"{folder}/{model_card.CARD_FILE}"
-    # Whatever a file system, local or remote, may raise.
+    # File systems, local or remote, may raise anything.
     with contextlib.suppress(Exception):
         if not files.exists(path):
             return None
@@ -272,14 +272,14 @@ def write_results(
 ) -> None:
     """Writes the results of an evaluation into the folder's model card.
 
-    Not if it is another card than before the weights were read: they may be
-    others then.
+    Writes nothing if the card has changed since the weights were read: the
+    folder may then hold other weights.
 
     Args:
         folder: A model folder.
         card: What `read_card` returned before the weights were read, or when
             they were written.
-        name: Of the model.
+        name: Name of the model.
         dataset: What it was evaluated on.
         results: {name: float}.
     """
@@ -299,14 +299,14 @@ def write_results(
 
 @contextlib.contextmanager
 def _without_errors(path):
-    """Warns of what is raised, and goes on: a card is not worth a training."""
+    """Turns errors into warnings: a card is not worth losing a training for."""
     try:
         yield
     except Exception as error:
         _warn_of_card(path, f"{type(error).__name__}: {error}")
 
 
-# Once of each: a training writes its model many times.
+# Cached to warn once: a training writes its model many times.
 @functools.cache
 def _warn_of_card(path, reason):
     logging.warning("%s cannot be written: %s", path, reason)
@@ -314,7 +314,7 @@ def _warn_of_card(path, reason):
 
 @functools.cache
 def _tell_own_card(path):
-    logging.info("%s is not as bert_tf wrote it, and stays as it is.", path)
+    logging.info("%s is not bert_tf's or was changed; it is kept.", path)
 
 
 def make_texts(
@@ -323,12 +323,12 @@ def make_texts(
     max_seq_length: int,
     task: dict[str, Any] | None,
 ) -> dict[str, str | bytes | None]:
-    """Returns the `texts` of `write`.
+    """Returns the argument `texts` of `write`.
 
     Args:
         config_values: The contents of config.json.
         tokenizer: The spec of the tokenizer.
-        max_seq_length: Longest sequence that users should give it.
+        max_seq_length: Longest sequence that users should give the model.
         task: None, or the contents of task.json, as `read_task` returns them.
     """
     _check_length(max_seq_length)
@@ -336,7 +336,7 @@ def make_texts(
         _MAX_LENGTH: max_seq_length
     }
     if families.parse_config(config_values).type_vocab_size < 2:
-        # Hugging Face's models take no other segment than the first, or none.
+        # Such models of Hugging Face take only the first segment, or none.
         tokenizer_config["model_input_names"] = ["input_ids", "attention_mask"]
     elif tokenizer_files.describe(tokenizer) is not None:
         # transformers' AlbertTokenizer leaves the segments out by default.
@@ -345,7 +345,7 @@ def make_texts(
         ]
     tokenizer_json = tokenizer.tokenizer_json
     return {
-        # In this order; readers look for the configuration, the last.
+        # In this order: readers look for the configuration, which comes last.
         TASK_FILE: None if task is None else _task_text(task),
         SETTINGS_FILE: to_json(tokenizer_config),
         TOKENIZER_FILE: (
@@ -383,13 +383,13 @@ def write_task(folder: str, task: dict[str, Any]) -> None:
 
     Args:
         folder: A model folder.
-        task: As of `make_texts`: of the model that is there.
+        task: As in `make_texts`, for the model that is there.
     """
     files.write_text(f"{folder}/{TASK_FILE}", _task_text(task))
 
 
 def _task_text(task):
-    # In the first version of the format that has all of it.
+    # Written in the oldest version of the format that has all the keys.
     version = formats.TASK if {*_SINCE_2} & task.keys() else 1
     return to_json(formats.stamped(task, version))
 
@@ -403,9 +403,9 @@ def check_vocabulary(
         The `Vocabulary`, or None.
 
     Raises:
-        ValueError: If its size is not the configuration's, its case not what
-            tokenizer_config.json says, or the tokenizer of no kind that we
-            have.
+        ValueError: If its size is not the configuration's, its case is not
+            that of tokenizer_config.json, or the kind of tokenizer is not
+            supported.
     """
     vocabulary = read_vocabulary(folder)
     if vocabulary is None:
@@ -429,10 +429,10 @@ def check_vocabulary(
 def check_padding(
     config: BertConfig, vocabulary: vocabulary_lib.Vocabulary
 ) -> None:
-    """Checks that the model takes the same id for padding as its texts have.
+    """Checks that a model and its vocabulary have the same padding id.
 
     Raises:
-        ValueError: If not.
+        ValueError: If they do not.
     """
     if config.padding_idx not in (None, vocabulary.pad_id):
         raise ValueError(
@@ -470,11 +470,11 @@ def _check_length(max_seq_length):
 def _check_label_names(label_names, num_labels):
     if num_labels is None:
         raise ValueError(
-            "`label_names` must be None: the model is no classifier. "
+            "`label_names` must be None: the model is not a classifier. "
             f"Received: label_names={files.shortened(label_names)}."
         )
     if (
-        # Whose letters would be names.
+        # The letters of a string would pass as names.
         isinstance(label_names, str)
         or not all(isinstance(name, str) for name in label_names)
         or len(label_names) != num_labels
@@ -487,7 +487,7 @@ def _check_label_names(label_names, num_labels):
 
 
 def _check_same_model(folder, texts):
-    """Raises unless new weights in this folder would be the same model's."""
+    """Raises unless the folder holds the model that is written, or none."""
     for name in (safetensors_folder.INDEX_FILE, *reader.PICKLE_FILES):
         if files.exists(f"{folder}/{name}"):
             raise ValueError(
@@ -503,8 +503,8 @@ def _check_same_model(folder, texts):
             new = new.encode("utf-8")
         if files.read_bytes(path, files.MAX_FOLDER_TEXT) != new:
             raise ValueError(
-                f"{path}: is another vocabulary than the model's. Give another "
-                "folder."
+                f"{path}: differs from the vocabulary of the model. Give "
+                "another folder."
             )
     path = f"{folder}/{CONFIG_FILE}"
     if not files.exists(path):
@@ -516,7 +516,7 @@ def _check_same_model(folder, texts):
     settings = read_tokenizer_config(folder)
     if not settings:
         return
-    # Of a kind's many names one.
+    # One of the many names of a kind.
     settings["tokenizer_class"] = tokenizer_files.class_name(settings)
     path = f"{folder}/{SETTINGS_FILE}"
     for key, new in json.loads(texts[SETTINGS_FILE] or "").items():
@@ -534,7 +534,7 @@ def _check_same(path, key, old, new):
 
 
 def _identity(values):
-    """Returns what makes two configurations one and the same model's."""
+    """Returns the values that are the same in all configurations of a model."""
     config = families.parse_config(values)
     return {field: getattr(config, field) for field in ARCHITECTURE_FIELDS} | {
         "max_position_embeddings": config.max_position_embeddings,

@@ -1,8 +1,8 @@
-"""Adam's moments and the step: of an optimizer, and of checkpoints.
+"""Adam's moments and the step, in optimizers and in checkpoints.
 
 google-research/bert keeps them beside the weights, as `<weight>/adam_m` and
-`<weight>/adam_v`. In a model folder they lie in a file of their own,
-optimizer.safetensors, in the layout of the weights that they belong to.
+`<weight>/adam_v`. A model folder has a separate file for them,
+optimizer.safetensors, in the layout of their weights.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import variables
 from bert_tf.checkpoints.families.family import Tensor
 
-# What Keras's Adam and BertOptimizer call the two.
+# The names of the two in Keras's Adam and in BertOptimizer.
 _KERAS_NAMES = ("momentum", "velocity")
 
 
@@ -35,8 +35,9 @@ def load_optimizer(
         The global step, which is the optimizer's `iterations` now.
 
     Raises:
-        ValueError: If a moment is missing or of another shape; the message
-            names file and tensor. The optimizer is as it was then.
+        ValueError: If the step is missing, or a moment is missing or of another
+            shape; the message names file and tensor. No moment has been
+            changed then, unless a tensor turned out to be unreadable.
     """
     matched = variables.match(model)
     if not optimizer.built:
@@ -75,7 +76,7 @@ def tensors_of(
         matched: {Tensor: variable} of the model.
 
     Returns:
-        {name: array}, with the global step, int64.
+        {name: array}, including the global step, int64.
     """
     tensors = {}
     for (tensor, slot), variable in _slots_of(optimizer, matched).items():
@@ -94,7 +95,7 @@ def _slots_of(optimizer, matched):
         if not variable.trainable:
             continue
         for slot, keras_name in zip(containers.SLOTS, _KERAS_NAMES):
-            # Keras's way to name the variables of an optimizer.
+            # How Keras names the variables of an optimizer.
             path = f"{variable.path.replace('/', '_')}_{keras_name}"
             path = f"{optimizer.name}/{path}"
             if path not in variables:

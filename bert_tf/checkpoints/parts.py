@@ -1,4 +1,4 @@
-"""What models consist of: the encoder, its pooler, and heads."""
+"""The parts of models: the encoder, its pooler, and heads."""
 
 ENCODER = "encoder"
 POOLER = "pooler"
@@ -10,7 +10,7 @@ SPAN = "span"
 MULTIPLE_CHOICE = "multiple_choice"
 DISCRIMINATOR = "discriminator"
 
-# What logs call them.
+# Their names in logs.
 NAMES = {
     ENCODER: "encoder",
     POOLER: "pooler",
@@ -23,8 +23,8 @@ NAMES = {
     DISCRIMINATOR: "discriminator head",
 }
 
-# Heads whose classes have names in their config.json.
+# Heads whose config.json names the classes.
 CLASSIFIERS = (CLASSIFIER, TOKEN_CLASSIFIER)
-# Hugging Face and Google call these heads of several models by one name: the
-# class of the model tells which one it is.
+# Hugging Face and Google store these heads under one name. The class of the
+# model tells which one it is.
 OF_ONE_NAME = (CLASSIFIER, TOKEN_CLASSIFIER, MULTIPLE_CHOICE)

@@ -1,7 +1,7 @@
-"""What becomes of every tensor: loaded, new, or left over.
+"""Plans what happens to every tensor: loaded, new, or left over.
 
-A plan is made of a table and a checkpoint, before any value is read. Loading
-fills variables by it, converting another file.
+A plan is made from a table and a checkpoint, before any value is read. Loading
+follows it to fill variables, a conversion to write another file.
 """
 
 import dataclasses
@@ -25,13 +25,13 @@ class Step:
     """One tensor of the table, or one of the checkpoint that is left over.
 
     Args:
-        tensor: The line of the table, or None of one that is left over.
+        tensor: The table's entry, or None for a tensor that is left over.
         name: The table's name in files of the checkpoint's format.
         found: Shape in the checkpoint, or None if it is not there.
         status: `report.LOADED`, `NEW` or `LEFT_OVER`.
-        note: Where the values come from, or why they do not.
-        part: Which of `parts` it belongs to; "" where nothing tells.
-        problem: None, or why only `allow_partial` goes on.
+        note: Where the values come from, or why there are none.
+        part: Which of `parts` it belongs to; "" if unknown.
+        problem: None, or the error unless `allow_partial` is set.
     """
 
     tensor: Tensor | None
@@ -51,21 +51,22 @@ def make(
     extend_positions: bool,
     new_parts: Collection[str] = (),
 ) -> list[Step]:
-    """Plans what becomes of the tensors of a table and of a checkpoint.
+    """Plans what happens to the tensors of a table and of a checkpoint.
 
     Args:
-        checkpoint: What `reader.open_checkpoint` returned.
-        tensors: Those that are wanted.
-        config: The configuration of which the tensors are.
-        promised: Parts whose tensors must be there. Those of another part may
-            be missing, but together.
-        extend_positions: Whether the checkpoint may have fewer positions;
-            they are repeated.
-        new_parts: Parts that are newly made, whatever the checkpoint has.
+        checkpoint: What `reader.open_checkpoint` yielded.
+        tensors: The tensors that are wanted.
+        config: The configuration of the model that they belong to.
+        promised: Parts whose tensors must be there. Any other part may be
+            missing, but only as a whole.
+        extend_positions: Whether the checkpoint may have fewer positions,
+            which are then repeated.
+        new_parts: Parts that are newly initialised even if the checkpoint has
+            them.
 
     Returns:
-        A `Step` of each of the tensors, in order, and of each weight of the
-        checkpoint that none of them takes.
+        A `Step` for each of the tensors, in order, and for each weight of the
+        checkpoint that none of them uses.
     """
     used, must = set(), set(promised)
     for tensor in tensors:
@@ -78,7 +79,7 @@ def make(
             must.add(tensor.part)
     return [
         *(
-            Step(tensor, "", None, report.NEW, "begun anew", tensor.part)
+            Step(tensor, "", None, report.NEW, "not to be loaded", tensor.part)
             if tensor.part in new_parts
             else step_of(checkpoint, tensor, extend_positions, must)
             for tensor in tensors
@@ -93,10 +94,10 @@ def step_of(
     extend_positions: bool,
     must: Collection[str] = (),
 ) -> Step:
-    """Plans one `Tensor`, as `make`; those of the parts `must` be there."""
+    """Plans one `Tensor`, like `make`; the parts in `must` must be there."""
     name = tensor.name(checkpoint.file_format)
     if name is None:
-        note = "in no file of this form"
+        note = "not stored in this format"
         return Step(tensor, "", None, report.NEW, note, tensor.part)
     found = checkpoint.container.shapes.get(name)
     wanted = tensor.stored_shape(checkpoint.file_format)
@@ -125,22 +126,22 @@ def step_of(
 
 
 def check(steps: list[Step]) -> None:
-    """Raises one `ValueError` that tells the first problems, if any."""
+    """Raises one `ValueError` with the first problems, if there are any."""
     lines = [step.problem for step in steps if step.problem is not None]
     if not lines:
         return
     if len(lines) > _MAX_PROBLEMS:
         lines[_MAX_PROBLEMS:] = [f"... and {len(lines) - _MAX_PROBLEMS} more."]
-    lines.append("`allow_partial` takes what does fit all the same.")
+    lines.append("Set `allow_partial` to load only what fits.")
     raise ValueError("\n".join(lines))
 
 
 def read(checkpoint: Checkpoint, tensor: Tensor, slot: str = "") -> np.ndarray:
-    """Returns a tensor that fits, as `Checkpoint.read`.
+    """Returns a tensor that fits, like `Checkpoint.read`.
 
-    Of position embeddings the rows are repeated from the first position on,
-    until there are as many as are wanted. Copies keep what the encoder learned
-    of positions relative to each other, but at the seams (Beltagy et al. 2020,
+    Position embeddings are repeated, from the first position on, until there
+    are as many as wanted. Except at the seams, copies keep what the encoder
+    learned of positions relative to each other (Beltagy et al. 2020,
     Longformer, section 5).
 
     Raises:
@@ -163,8 +164,8 @@ def read(checkpoint: Checkpoint, tensor: Tensor, slot: str = "") -> np.ndarray:
 
 
 def ignored(name: str, shape: tuple[int, ...]) -> report.CoverageEntry:
-    """Returns the report's entry of a tensor that is no weight."""
-    # Its name tells: to look for it would open the optimizer's file.
+    """Returns the report's entry for a tensor that is not a weight."""
+    # Told by its name: a look-up would open the optimizer's file.
     is_slot = name.endswith(containers.SLOTS)
     note = "the optimizer's" if is_slot else "no weight"
     return report.CoverageEntry(report.LEFT_OVER, name, shape, note)
@@ -180,8 +181,8 @@ def _can_extend(tensor, found, wanted):
 
 
 def _left_over(checkpoint, used, config):
-    # Heads of one name are told apart where the checkpoint says its class. Else
-    # they are taken for a classifier's, as a conversion takes them.
+    # Heads that share a name are told apart by the checkpoint's class. Without
+    # a class they are taken for a classifier's.
     known = {
         tensor.name(checkpoint.file_format): tensor.part
         for tensor in sorted(
@@ -218,10 +219,10 @@ def _left_over(checkpoint, used, config):
 
 
 def _is_tied(checkpoint, name):
-    """Whether a tensor is there a second time, under the table's name.
+    """Whether a tensor is the second copy of one that the table names.
 
-    BERT's masked-LM head has the word embeddings for weights; some files
-    hold them twice. Where the two differ, the model is none of BERT's.
+    BERT's masked-LM head uses the word embeddings as weights; some files hold
+    them twice. If the two differ, the model is not a BERT.
     """
     container = checkpoint.container
     original = checkpoint.family.tied.get(name)

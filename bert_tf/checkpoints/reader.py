@@ -1,4 +1,4 @@
-"""One door to checkpoints of every form: tensors in Keras's layout."""
+"""Opens checkpoints of every format, with tensors in Keras's layout."""
 
 import contextlib
 import dataclasses
@@ -26,10 +26,10 @@ from bert_tf.config import BertConfig
 PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _KERAS_FILE = "tf_model.h5"
 _WEIGHTS = {safetensors_folder.WEIGHTS_FILE, safetensors_folder.INDEX_FILE}
-# What the files of a TF1 checkpoint have after its prefix.
+# What follows the prefix in the names of a TF1 checkpoint's files.
 _TF1_SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
-# A configuration may describe so many times what the files hold. Less than
-# this, every tensor that is missing is named.
+# A configuration may describe at most this many times what the files hold. Up
+# to that, the error lists the missing tensors instead.
 _MOST_TIMES = 2
 
 
@@ -38,13 +38,13 @@ class Checkpoint:
     """A container whose tensors have the names of a family's table.
 
     Args:
-        path: What was asked for; messages name it.
+        path: The folder or prefix; messages name it.
         container: The open files; see `containers`.
         family: The `Family`.
-        config: The `BertConfig`, or None where nothing tells it.
-        parts: Those whose tensors must be there.
-        config_values: The whole config.json; nothing in Google's files.
-        architecture: A class of the family, or None where nothing tells it.
+        config: The `BertConfig`, or None if unknown.
+        parts: The parts whose tensors must be there.
+        config_values: The whole config.json; empty for Google's files.
+        architecture: A class of the family, or None if unknown.
     """
 
     path: str
@@ -62,7 +62,7 @@ class Checkpoint:
 
     @property
     def folder(self) -> str:
-        """Where configuration and vocabulary lie."""
+        """The folder of the configuration and the vocabulary."""
         return self.container.folder
 
     @property
@@ -74,7 +74,7 @@ class Checkpoint:
             if files.exists(path):
                 paths.append(path)
                 continue
-            # A TF1 checkpoint has a prefix, and numbers of files.
+            # The path is a TF1 prefix, and its files are numbered.
             folder, prefix = os.path.split(path)
             paths += [
                 f"{folder}/{name}"
@@ -92,9 +92,9 @@ class Checkpoint:
             return config_json.num_labels(self.config_values)
         if self.config is None:
             return None
-        # Of however many layers, the head is the same.
+        # The head is the same for any number of layers.
         config = _one_layer(self.config)
-        # A tagger's is another one where classifiers have a hidden layer.
+        # Where classifiers have a hidden layer, the two differ in name.
         kernels = [f"{part}/dense/kernel" for part in parts.CLASSIFIERS]
         for tensor in self.family.table(config, parts.CLASSIFIERS):
             shape = self.shape_of(tensor)
@@ -106,19 +106,19 @@ class Checkpoint:
 
     @property
     def classifier_dropout(self) -> float | None:
-        """Dropout in front of its own head, if anything tells it."""
+        """Dropout in front of the checkpoint's own head; None if unknown."""
         heads = (*parts.CLASSIFIERS, parts.MULTIPLE_CHOICE)
         part = next((head for head in heads if head in self.parts), heads[0])
         return self.dropout_of(part)
 
     def dropout_of(self, part: str) -> float | None:
-        """Returns the dropout in front of a head, be it there or new.
+        """Returns the dropout in front of a head, existing or new.
 
         Args:
-            part: A classifier's, a tagger's or that of choices.
+            part: A classifier's head, a token classifier's or multiple choice.
 
         Returns:
-            As transformers has it; None where nothing tells it.
+            The dropout that transformers would use; None if unknown.
         """
         if self.config is None or not self.config_values:
             return None
@@ -129,7 +129,7 @@ class Checkpoint:
 
     @property
     def found_parts(self) -> list[str]:
-        """The parts of the model that there are tensors of.
+        """The parts of the model that have tensors in the checkpoint.
 
         Raises:
             ValueError: If there is no configuration.
@@ -151,10 +151,10 @@ class Checkpoint:
         return None if name is None else self.container.shapes.get(name)
 
     def has_part(self, part: str) -> bool:
-        """Whether a head's tensors, if there, are this part's and no other's.
+        """Whether tensors under a head's name, if any, are this part's.
 
-        Several heads may have one name: the class tells which it is, or that
-        there is no pooler.
+        Several heads share one name. The class tells which head it is, or the
+        missing pooler does.
         """
         if part not in parts.OF_ONE_NAME or part in self.parts:
             return True
@@ -165,12 +165,11 @@ class Checkpoint:
         """Returns a tensor in the layout of its Keras variable.
 
         Args:
-            tensor: Of the family's table.
+            tensor: An entry of the family's table.
             slot: "" for the weight, or one of `containers.SLOTS`.
 
         Returns:
-            A float32 array; a transposed one is a view, its memory is not
-            moved.
+            A float32 array. A transposed one is a view: no memory is moved.
 
         Raises:
             ValueError: If it cannot be read or has a value that is not
@@ -179,8 +178,8 @@ class Checkpoint:
         stored = tensor.stored(self.file_format)
         name = stored.name + slot
         array = self.container.read(name)
-        # A sum is not finite if a value is not; one of finite values seldom
-        # is.
+        # The sum is not finite if any value is not. Sums of finite values
+        # overflow so rarely that only then all values are checked.
         with np.errstate(over="ignore", invalid="ignore"):
             is_finite = np.isfinite(np.sum(array)) or np.isfinite(array).all()
         if not is_finite:
@@ -198,16 +197,16 @@ def open_checkpoint(
     """Yields the `Checkpoint` at `path`; its files are closed afterwards.
 
     Args:
-        path: A folder of Hugging Face's form (ours is one), a folder of
-            Google's, the prefix of a TF1 checkpoint, or a name of the Hub
-            (`checkpoints.hub`), of which the local copy is opened.
+        path: A folder in Hugging Face's format (ours is one) or in Google's,
+            the prefix of a TF1 checkpoint, or a name on the Hub
+            (`checkpoints.hub`), whose local copy is opened.
         allow_partial: Whether the configuration may describe a model of any
-            size. If not a model made of it takes memory and time in
+            size. If not, a model made from it takes memory and time in
             proportion to the files.
 
     Raises:
-        ValueError: If it is nothing that can be read, or far less than what
-            the configuration describes; the message names the file.
+        ValueError: If it cannot be read, or holds far less than the
+            configuration describes; the message names the file.
     """
     path = hub.local_path(path).rstrip("/")
     with contextlib.ExitStack() as stack:
@@ -228,11 +227,11 @@ def _open(path, stack):
     prefix = _TF1_SUFFIX.sub("", path)
     if prefix != path and files.exists(f"{prefix}.index"):
         raise ValueError(
-            f"{path}: is a file of a TF1 checkpoint, which is named by what "
-            f"its files begin with: {prefix}."
+            f"{path}: is only one file of a TF1 checkpoint. Give what the "
+            f"names of its files begin with: {prefix}."
         )
     if sentence_files.MODULES_FILE in found:
-        # Where the weights lie in another folder, it says what to do.
+        # If the weights are in another folder, its error says what to do.
         sentence_files.read_modules(path)
     told = f"Found: {', '.join(sorted(found)) or 'nothing'}."
     if files.exists(path) and not files.is_folder(path):
@@ -271,10 +270,10 @@ def _open_google(path):
 
 
 def _google_parts(checkpoint):
-    """Returns the parts whose tensors must be in files of Google's form.
+    """Returns the parts whose tensors must be in files of Google's format.
 
-    Taggers and models for spans do without a pooler. Google's own have one; it
-    is left out where they were converted.
+    Token classifiers and span models do without a pooler. Google's own
+    checkpoints have one, converted ones do not.
     """
     if checkpoint.config is None or parts.POOLER not in checkpoint.parts:
         return checkpoint.parts
@@ -316,7 +315,7 @@ def _open_hugging_face(folder, stack, found):
 
 
 def _one_layer(config):
-    """Returns the configuration of the model with one block."""
+    """Returns the configuration of the same model with one layer."""
     num_groups = None if config.num_hidden_groups is None else 1
     return dataclasses.replace(
         config, num_hidden_layers=1, num_hidden_groups=num_groups
@@ -324,7 +323,7 @@ def _one_layer(config):
 
 
 def _check_no_other_family(folder, family, named):
-    """Raises `ValueError` if the class is one of another family's."""
+    """Raises `ValueError` if the class belongs to another family."""
     for other in families.FAMILIES:
         if set(other.architectures) & set(named):
             raise ValueError(
@@ -358,7 +357,7 @@ def _check_weights(folder, found, architecture):
 def _check_not_tensorflow(container, architecture):
     """Raises `ValueError` for weights that a TensorFlow class has saved.
 
-    Their names and layouts are other ones: no tensor would be found, and with
+    Their names and layouts differ: no tensor would be found, and with
     `allow_partial` all weights would be new.
     """
     for name in (*container.shapes, *container.ignored):
@@ -378,7 +377,7 @@ def _tensorflow_error(path, command, example=""):
 
 
 def _conversion(folder, architecture, arguments=""):
-    """Returns the command that makes safetensors of PyTorch's form."""
+    """Returns the command that writes safetensors in PyTorch's layout."""
     name = architecture or "AutoModel"
     return (
         f'python -c "from transformers import {name}; '
@@ -388,7 +387,7 @@ def _conversion(folder, architecture, arguments=""):
 
 
 def _check_size(checkpoint):
-    """Raises `ValueError` where far more is configured than the files hold."""
+    """Raises `ValueError` if the files hold far less than is configured."""
     config = checkpoint.config
     first = checkpoint.family.table(_one_layer(config), (parts.ENCODER,))
     num_tensors = 0

@@ -24,11 +24,12 @@ class CoverageEntry:
     Args:
         status: `LOADED`, `NEW` (in the model, not in the checkpoint) or
             `LEFT_OVER` (in the checkpoint, not in the model).
-        name: Path of the variable; of a tensor left over its name in the file.
-        shape: Shape of the variable, or of the tensor in the file; None of a
-            file that is no tensor.
-        note: Where the values came from, or why they did not come.
-        part: Which of `parts` it belongs to; none where nothing tells.
+        name: Path of the variable; for a tensor left over, its name in the
+            file.
+        shape: Shape of the variable, or of the tensor in the file; None for a
+            file that is not a tensor.
+        note: Where the values came from, or why there are none.
+        part: Which of `parts` it belongs to; "" if unknown.
     """
 
     status: str
@@ -40,13 +41,13 @@ class CoverageEntry:
 
 @dataclasses.dataclass(frozen=True)
 class CoverageReport:
-    """Every variable loaded or newly made, every tensor left over.
+    """Lists every variable, loaded or new, and every tensor left over.
 
     Args:
         path: The checkpoint.
         entries: One `CoverageEntry` for each.
 
-    `str()` of it is a table.
+    `str(report)` is a table.
     """
 
     path: str
@@ -61,12 +62,12 @@ class CoverageReport:
     def missing(
         self, model: keras.Model, new_parts: Collection[str] = ()
     ) -> list[str]:
-        """Returns the names of weights to be trained that were not loaded.
+        """Returns the names of trainable weights that were not loaded.
 
         Args:
-            model: The model. A pooler that takes no part in it is not trained,
-                and files have none.
-            new_parts: Of `parts`, those that were not to be loaded.
+            model: The model. A pooler that it does not use is not trainable,
+                and does not count.
+            new_parts: Names of `parts` that were not to be loaded.
         """
         trained = {variable.path for variable in model.trainable_variables}
         return [
@@ -103,7 +104,7 @@ class CoverageReport:
         return "\n".join([*lines, self.summary])
 
     def _rows(self):
-        """One row for what all layers have alike: "layer_{0-11}/..."."""
+        """One row for entries that layers share: "layer_{0-11}/..."."""
         layers: dict[tuple[Any, ...], list[int]] = {}
         for entry in self.entries:
             row = (
@@ -128,7 +129,7 @@ def _shape_text(shape):
 
 
 def _parts_of(entries):
-    """Returns e.g. " (masked-LM head, pooler)", or "" where nothing tells."""
+    """Returns e.g. " (masked-LM head, pooler)", or "" if unknown."""
     found = sorted({parts.NAMES[entry.part] for entry in entries if entry.part})
     return f" ({', '.join(found)})" if found else ""
 

@@ -1,6 +1,6 @@
-"""Which files make a folder one of sentence-transformers. No TensorFlow.
+"""The files of a sentence-transformers folder. No TensorFlow.
 
-What they say is read by `sentence_folder`.
+`sentence_folder` reads what they say.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from bert_tf.checkpoints.containers import safetensors_folder
 
 MODULES_FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
-# It, and what releases before 1.0 called it, one name for each family.
+# This name, and one per family from releases before 1.0.
 LENGTH_FILES = (
     LENGTH_FILE,
     "sentence_roberta_config.json",
@@ -20,9 +20,9 @@ LENGTH_FILES = (
     "sentence_xlm-roberta_config.json",
 )
 PROMPTS_FILE = "config_sentence_transformers.json"
-# Those in the folder itself.
+# The files in the folder itself.
 FILES = (MODULES_FILE, *LENGTH_FILES, PROMPTS_FILE)
-# Keys of a CrossEncoder's config.json, in releases since 4 and before.
+# Keys of a CrossEncoder's config.json: since release 4, and before.
 CROSS_ENCODER_KEYS = (
     "sentence_transformers",
     "sbert_ce_default_activation_function",
@@ -40,14 +40,14 @@ _FILES_OF = {POOLING: (CONFIG_FILE,), DENSE: (CONFIG_FILE, WEIGHTS_FILE)}
 
 
 def read_modules(folder: str) -> list[tuple[str, str]] | None:
-    """Returns (module, its folder) of each; None in a folder of other models.
+    """Returns (module, its folder) for each module; None for other models.
 
     Args:
         folder: A model folder.
 
     Raises:
-        ValueError: If modules.json is damaged, or names a module that we do
-            not have or a path that is not in the folder.
+        ValueError: If modules.json is damaged, or names a module that is not
+            supported or a path outside the folder.
     """
     path = f"{folder}/{MODULES_FILE}"
     if not files.exists(path):
@@ -58,17 +58,17 @@ def read_modules(folder: str) -> list[tuple[str, str]] | None:
 
 
 def module_files(folder: str) -> list[str]:
-    """Returns the files that the modules of a folder have, beside `FILES`.
+    """Returns the files of a folder's modules, in addition to `FILES`.
 
     Args:
-        folder: A model folder, of which only modules.json must be there.
+        folder: A model folder; only its modules.json must be there.
 
     Returns:
-        Paths in the folder; none in a folder of other models, and of modules
-        that `read_modules` refuses.
+        Paths relative to the folder; an empty list for other models, and for
+        modules that `read_modules` refuses.
     """
     modules = None
-    # Who reads the vectors says what is wrong.
+    # Whoever reads the vectors raises the error.
     with contextlib.suppress(ValueError):
         modules = read_modules(folder)
     return [
@@ -79,20 +79,20 @@ def module_files(folder: str) -> list[str]:
 
 
 def found_files(folder: str) -> list[str]:
-    """Returns those of `FILES` and `module_files` that are there.
+    """Returns the files in `FILES` and `module_files` that exist.
 
     Args:
         folder: A model folder.
 
     Returns:
-        Paths in the folder.
+        Paths relative to the folder.
     """
     names = (*FILES, *module_files(folder))
     return [name for name in names if files.exists(f"{folder}/{name}")]
 
 
 def _checked(modules):
-    """Returns (module, its folder) of each, all of which we have."""
+    """Returns (module, its folder) for each, or raises if not supported."""
     is_good = isinstance(modules, list) and all(
         isinstance(module, dict)
         and isinstance(module.get("type"), str)
@@ -104,15 +104,15 @@ def _checked(modules):
             "must be a list of modules with `type` and `path`. "
             f"Received: {files.shortened(modules)}."
         )
-    # Their packages have changed, their names have not.
+    # The packages have changed between releases, the names have not.
     names = [module["type"].rpartition(".")[2] for module in modules]
     middle = names[2:]
     if middle[-1:] == [NORMALIZE]:
         middle.pop()
     if names[:2] != [TRANSFORMER, POOLING] or {*middle} - {DENSE}:
         raise ValueError(
-            f"the modules must be {', '.join(MODULES)}; of the third there "
-            "may be none or several, the last may be missing. "
+            f"the modules must be {', '.join(MODULES)}. There may be any "
+            "number of Dense, and Normalize may be missing. "
             f"Received: {', '.join(names)}."
         )
     paths = [module["path"] for module in modules]
@@ -123,7 +123,7 @@ def _checked(modules):
             f"there and save it again. Received: path={paths[0]!r}."
         )
     for path in paths[1:]:
-        # What is not below the folder is none of its files.
+        # A file outside the folder does not belong to it.
         if path.startswith("/") or ".." in path.split("/"):
             raise ValueError(
                 "the path of a module must be in the folder. "

@@ -1,15 +1,15 @@
-"""What a folder of sentence-transformers says of its vectors.
+"""What a folder of sentence-transformers says about its vectors.
 
 modules.json                        the modules, in their order
 1_Pooling/config.json               how the vectors of tokens become one
 2_Dense/config.json                 a layer on that vector: its activation,
 2_Dense/model.safetensors           and its weights
 sentence_bert_config.json           the longest sequence
-config_sentence_transformers.json   texts that are put before others, and how
+config_sentence_transformers.json   prompts, which are put before texts, and how
                                     vectors are compared
 
 Reimers and Gurevych 2019 (arXiv 1908.10084), section 3: the Transformer, then a
-pooling; models since then divide the vector by its length.
+pooling; later models also normalise the vector to length 1.
 """
 
 import contextlib
@@ -29,15 +29,15 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 
 CLS, MEAN, MAX = "cls", "mean", "max"
 POOLINGS = (CLS, MEAN, MAX)
-# Names of prompts that sentence-transformers looks for, before the default.
+# Names of prompts that sentence-transformers tries before the default.
 QUERY_PROMPTS = ("query",)
 PASSAGE_PROMPTS = ("document", "passage", "corpus")
 LINEAR, TANH = "linear", "tanh"
-# What vectors are compared by where nothing else is said; there are also "dot",
-# "euclidean" and "manhattan".
+# The similarity of vectors by default; there are also "dot", "euclidean" and
+# "manhattan".
 COSINE = "cosine"
 
-# {in files since version 5: ours}, and {in older files: ours}.
+# {name in files since version 5: ours}, and {name in older files: ours}.
 _MODES = {"cls": CLS, "mean": MEAN, "max": MAX}
 _OLD_PREFIX = "pooling_mode_"
 _OLD_MODES = {
@@ -45,9 +45,9 @@ _OLD_MODES = {
     "pooling_mode_mean_tokens": MEAN,
     "pooling_mode_max_tokens": MAX,
 }
-# Where all releases find them, those of before version 5 too.
+# The package in which all releases find the modules, even before version 5.
 _PACKAGE = "sentence_transformers.models"
-# Functions by the last word of their name, which their packages precede.
+# Functions by the last word of their name, after the package.
 _ACTIVATIONS = {"Identity": LINEAR, "Tanh": TANH}
 _ACTIVATION_PACKAGE = "torch.nn.modules"
 _ACTIVATION_NAMES = {
@@ -55,7 +55,7 @@ _ACTIVATION_NAMES = {
     TANH: f"{_ACTIVATION_PACKAGE}.activation.Tanh",
 }
 _KERNEL, _BIAS = "linear.weight", "linear.bias"
-# What of a Dense module is one vector made another, and nothing besides.
+# The only input and output of a Dense module that is supported.
 _VECTOR = "sentence_embedding"
 
 
@@ -76,25 +76,26 @@ class DenseLayer:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceVectors:
-    """How a model's owner makes the vector of a text.
+    """How a model makes the vector of a text.
 
     Args:
         pooling: "cls", "mean" or "max", over the last block's vectors.
         is_normalized: Whether the vector is divided by its length.
-        max_seq_length: The longest sequence; None where nothing tells it.
-        dense: The layers between the pooling and that, often none.
-        prompts: {name: text} of what may be put before a text.
-        default_prompt_name: Of the one that is put before a text where
-            nothing else is asked for; None for none.
+        max_seq_length: The longest sequence; None if unknown.
+        dense: The layers between the pooling and the normalisation, often
+            none.
+        prompts: {name: text}; the texts may be put before other texts.
+        default_prompt_name: Name of the prompt that is used by default; None
+            for no prompt.
         include_prompt: Whether the prompt's tokens are pooled too.
-        similarity: sentence-transformers' name of how vectors are compared.
-        truncate_dim: How many numbers of the vector are kept, the first ones;
-            None for all. What is left is not divided by its length again.
+        similarity: sentence-transformers' name for the similarity of vectors.
+        truncate_dim: How many numbers of the vector are kept, from the first
+            on; None for all. The cut vector is not normalised again.
 
     Raises:
-        ValueError: If the pooling is none of those, the prompts are no texts,
-            the default is none of them, the similarity is no string, or
-            `truncate_dim` no size.
+        ValueError: If the pooling is unknown, a prompt is not a string, the
+            default is not one of the prompts, the similarity is not a string,
+            or `truncate_dim` is not a positive integer.
     """
 
     pooling: str
@@ -119,7 +120,7 @@ class SentenceVectors:
             for value in prompt
         ):
             raise ValueError(
-                "`prompts` must be texts under names. "
+                "`prompts` must map names to texts. "
                 f"Received: prompts={files.shortened(self.prompts)}."
             )
         if self.default_prompt_name is not None:
@@ -140,37 +141,37 @@ class SentenceVectors:
         """Returns how many numbers a vector has.
 
         Args:
-            hidden_size: Of the model.
+            hidden_size: The model's hidden size.
         """
         if self.dense:
             hidden_size = self.dense[-1].kernel.shape[1]
         return min(hidden_size, self.truncate_dim or hidden_size)
 
     def check_normalized(self, is_normalized: bool | None) -> None:
-        """Checks that vectors can be divided by their lengths, if asked to.
+        """Checks that vectors can be normalised, if this is asked for.
 
         Args:
             is_normalized: What is asked for; None for what the folder says.
 
         Raises:
-            ValueError: If they are cut afterwards: what is left has another
-                length.
+            ValueError: If the folder does not normalise them but cuts them,
+                after which they would have another length.
         """
         if is_normalized and not self.is_normalized and self.truncate_dim:
             raise ValueError(
-                "`normalize` must be as the folder says, false, where its "
+                "`normalize` must be False, as in the folder, because its "
                 f"`truncate_dim` cuts the vectors to {self.truncate_dim} "
                 "numbers. Received: normalize=True."
             )
 
     def prompt(self, name: str | None = None) -> str:
-        """Returns the text that a prompt puts before others.
+        """Returns the text of a prompt.
 
         Args:
-            name: None for the default's.
+            name: Name of the prompt; None for the default.
 
         Raises:
-            ValueError: If there is none of that name.
+            ValueError: If no prompt has this name.
         """
         if name is None:
             name = self.default_prompt_name
@@ -186,12 +187,12 @@ class SentenceVectors:
 
     @property
     def query_prompt(self) -> str:
-        """What is put before a query that looks for passages."""
+        """The prompt of a query that searches for passages."""
         return self._first_prompt(QUERY_PROMPTS)
 
     @property
     def passage_prompt(self) -> str:
-        """What is put before a passage that queries look for."""
+        """The prompt of a passage that queries search for."""
         return self._first_prompt(PASSAGE_PROMPTS)
 
     def _first_prompt(self, names):
@@ -200,14 +201,14 @@ class SentenceVectors:
 
 
 def read(folder: files.AnyPath) -> SentenceVectors | None:
-    """Reads what the files say; None in a folder of other models.
+    """Reads how a folder makes vectors; None for other models.
 
     Args:
         folder: A model folder.
 
     Raises:
-        ValueError: If a file is damaged, or a module or a pooling makes of
-            the vector what we do not; the message names the file.
+        ValueError: If a file is damaged, or a module or a pooling is not
+            supported; the message names the file.
     """
     folder = str(folder).rstrip("/")
     paths = sentence_files.read_modules(folder)
@@ -242,11 +243,11 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
 
 
 def read_known(folder: files.AnyPath) -> SentenceVectors | None:
-    """Returns what `read` does; None, with a warning, of what is not known."""
+    """Returns what `read` does; if that raises, warns and returns None."""
     try:
         return read(folder)
     except ValueError as error:
-        logging.warning("The vectors of the model are not known: %s", error)
+        logging.warning("Cannot tell how the model makes vectors: %s", error)
         return None
 
 
@@ -255,9 +256,9 @@ def is_cross_encoder(folder: str, config_values: Mapping[str, Any]) -> bool:
 
     Args:
         folder: A model folder.
-        config_values: Its config.json.
+        config_values: The contents of its config.json.
     """
-    # In releases before 6; since then it has a file of its own.
+    # Releases before 6 use config.json, later ones a file of their own.
     if {*sentence_files.CROSS_ENCODER_KEYS} & config_values.keys():
         return True
     values = _read_object(f"{folder}/{sentence_files.PROMPTS_FILE}")
@@ -278,10 +279,10 @@ def check_has_no_prompt(folder: files.AnyPath) -> None:
 def make_texts(
     vectors: SentenceVectors, size: int, max_seq_length: int
 ) -> dict[str, str | bytes]:
-    """Returns the files that say it: {name in the folder: contents}.
+    """Returns {name in the folder: contents} of the files for vectors.
 
     Args:
-        vectors: What they say.
+        vectors: What the files say.
         size: The hidden size of the model.
         max_seq_length: The longest sequence.
     """
@@ -332,7 +333,7 @@ def make_texts(
             else {"truncate_dim": vectors.truncate_dim}
         )
     )
-    # After those that it names.
+    # After the files that it names.
     texts[sentence_files.MODULES_FILE] = _to_json(
         [
             {
@@ -390,7 +391,7 @@ def _max_seq_length(folder):
             f"{path}: `max_seq_length` must be a positive "
             f"integer. Received: {files.shortened(length)}."
         )
-    # Of other kinds than WordPiece the settings do not tell it.
+    # For other kinds than WordPiece the settings do not tell the case.
     if values.get("do_lower_case") and not (
         tokenizer_files.read(folder).do_lower_case
     ):
@@ -419,7 +420,7 @@ def _read_dense(folder):
                 f"{path}: `{key}` must be {wanted!r}. "
                 f"Received: {files.shortened(values[key])}."
             )
-    # Their default.
+    # tanh is sentence-transformers' default.
     name = values.get("activation_function", _ACTIVATION_NAMES[TANH])
     activation = _ACTIVATIONS.get(str(name).rpartition(".")[2])
     if activation is None:
@@ -444,7 +445,7 @@ def _read_dense(folder):
                 f"{container.weights_path}: the tensors must be {shapes}. "
                 f"Received: {files.shortened(container.shapes)}."
             )
-        # Not views of a file that is closed.
+        # Copies, not views of a file that is about to be closed.
         tensors = {name: np.array(container.read(name)) for name in shapes}
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():

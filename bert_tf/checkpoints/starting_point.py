@@ -1,4 +1,4 @@
-"""Where a model begins: files found, checked against each other."""
+"""Finds the files that a model starts from; checks that they fit together."""
 
 import dataclasses
 
@@ -14,27 +14,27 @@ from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 
-# Families whose config.json has the ids of their tokenizer.
+# Families whose config.json has the ids of the special tokens.
 _TELL_IDS = ("albert", "roberta", "xlm-roberta")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartingPoint:
-    """A checkpoint or none, its architecture and its tokenizer.
+    """An optional checkpoint, its architecture and its tokenizer.
 
     Args:
         init_checkpoint: A model folder of bert_tf or Hugging Face, or a
-            release of Google's; None for newly made weights.
+            release of Google's; None for new weights.
         config: The `BertConfig`.
         tokenizer: The spec of the tokenizer.
-        allow_partial: Whether the checkpoint may lack weights, or have some
-            too many or of another shape.
+        allow_partial: Whether the checkpoint may lack weights, or hold
+            additional ones or ones of another shape.
         extend_positions: Whether the configuration may have more positions
             than the checkpoint.
 
     Raises:
-        ValueError: If configuration and vocabulary are not of one size, or
-            have other padding, or no model of the family is configured so.
+        ValueError: If configuration and vocabulary differ in size or padding,
+            or no model of the family can have this configuration.
     """
 
     init_checkpoint: str | None
@@ -52,14 +52,14 @@ class StartingPoint:
                 f"Received: {num_entries} entries."
             )
         model_folder.check_padding(self.config, self.tokenizer.vocabulary)
-        # What could not be saved is not trained.
+        # Fail early: a model that cannot be saved is not worth training.
         families.write_config(self.config)
 
     def preprocessor(self, max_seq_length: int) -> Preprocessor:
         """Returns the `Preprocessor` for sequences of this length.
 
         Raises:
-            ValueError: If the model has no positions for it.
+            ValueError: If it is longer than the model's positions.
         """
         if max_seq_length > self.config.max_position_embeddings:
             raise ValueError(
@@ -85,21 +85,21 @@ def find(
 
     Args:
         init_checkpoint: A model folder, a release's folder, the prefix of its
-            files (".../bert_model.ckpt"), or a name of the Hub
-            ("hf:organisation/name@revision"); None for newly made weights.
-        bert_config_file: The configuration: a file, or one of `sizes.NAMES`
-            for the vocabulary; the checkpoint's own if None.
-        vocab_file: The vocabulary, or the folder of a tokenizer, which must be
-            the checkpoint's if that has one; the one beside the checkpoint if
-            None.
-        do_lower_case: Whether texts are lower-cased; if None what the
-            checkpoint's tokenizer_config.json says, or else True.
-        allow_partial: As of `checkpoints.load`.
-        max_position_embeddings: None, or the positions of a new model, where
-            more than the checkpoint's; see `checkpoints.load`.
-        is_trained: Whether the model is to be trained. A model that answers
-            as it is does so with its own vocabulary alone; one that is
-            trained may have other entries in place of unused ones.
+            files (".../bert_model.ckpt"), or a name on the Hub
+            ("hf:organisation/name@revision"); None for new weights.
+        bert_config_file: A configuration file, or one of `sizes.NAMES`, with
+            the size of the vocabulary; None for the checkpoint's own.
+        vocab_file: A vocabulary file, or the folder of a tokenizer, which must
+            equal the checkpoint's if that has one; None for the checkpoint's
+            own.
+        do_lower_case: Whether texts are lower-cased; None for what the
+            checkpoint's tokenizer_config.json says, or True without one.
+        allow_partial: As in `checkpoints.load`.
+        max_position_embeddings: None, or the new number of positions; see
+            `checkpoints.load`.
+        is_trained: Whether the model is to be trained. If so, its vocabulary
+            may have other entries in place of unused ones. If not, it must be
+            the checkpoint's own.
 
     Returns:
         A `StartingPoint`.
@@ -118,7 +118,7 @@ def find(
             told = checkpoint.config_values
     if config is None and bert_config_file is None:
         raise ValueError(
-            "`bert_config_file` must be given where no checkpoint tells it. "
+            "`bert_config_file` must be given if no checkpoint has one. "
             f"Received: init_checkpoint={init_checkpoint}."
         )
     tokenizer = _find_tokenizer(
@@ -145,7 +145,7 @@ def _find_tokenizer(
 ):
     """Returns the spec of the tokenizer; the arguments are those of `find`.
 
-    The folder is the checkpoint's, None without one.
+    `folder` is the checkpoint's, None without one.
     """
     settings = {}
     if folder is not None:
@@ -168,7 +168,7 @@ def _find_tokenizer(
         vocab_file is None or not files.is_folder(vocab_file)
     ):
         vocabulary = None
-        # Another kind has no settings of case, and says which it is.
+        # Other kinds have no setting of case: they know it themselves.
         if do_lower_case is None and tokenizer_files.is_wordpiece(folder):
             do_lower_case = True
         if vocab_file is not None:
@@ -184,10 +184,10 @@ def _find_tokenizer(
             raise ValueError(
                 "`vocab_file` must hold the vocabulary of the model, which is "
                 f"not trained here: {own}. Received: vocab_file={vocab_file}, "
-                "with another."
+                "with a different one."
             )
         return tokenizer
-    # Another kind says it itself, whatever the checkpoint's says.
+    # Other kinds know their case, whatever the checkpoint's settings say.
     is_wordpiece = not files.is_folder(vocab_file) or (
         tokenizer_files.is_wordpiece(vocab_file)
     )
@@ -201,16 +201,16 @@ def _find_tokenizer(
     ):
         raise ValueError(
             "`vocab_file` must hold the tokenizer of the checkpoint. "
-            f"Received: vocab_file={vocab_file}, with another than "
-            f"{folder}."
+            f"Received: vocab_file={vocab_file}, which differs from the one "
+            f"in {folder}."
         )
     return tokenizer
 
 
 def _check_special_ids(init_checkpoint, told, vocabulary):
-    """Checks that a tokenizer of other files has the ids of a config.json.
+    """Checks that a tokenizer from other files has the ids of config.json.
 
-    Of BERT's none is checked: in many folders they are of another model.
+    BERT's ids are not checked: in many folders they are another model's.
     """
     if told.get("model_type") not in _TELL_IDS:
         return
@@ -228,14 +228,14 @@ def _check_special_ids(init_checkpoint, told, vocabulary):
 
 
 def read_config(name: str, vocabulary: vocabulary_lib.Vocabulary) -> BertConfig:
-    """Returns a configuration, for a vocabulary where it is a size's.
+    """Reads a configuration, or makes one of a named size.
 
     Args:
         name: A file, or one of `sizes.NAMES`.
-        vocabulary: The vocabulary.
+        vocabulary: The vocabulary, whose length a named size takes.
 
     Raises:
-        ValueError: If it is neither, or the file is none of a configuration.
+        ValueError: If it is neither, or the file is not a configuration.
     """
     if files.exists(name) and not files.is_folder(name):
         return families.read_config(name)

@@ -1,7 +1,7 @@
-"""What a tensor goes through between a file and its Keras variable.
+"""How a tensor is converted between a file and its Keras variable.
 
-A closed set. Each has an inverse that gives back every bit, and is linear:
-Adam's moments go the way of their weights.
+A closed set. Each transform has an exact inverse and is linear: Adam's moments
+are transformed like their weights.
 """
 
 import dataclasses
@@ -14,13 +14,13 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-    """One of `TRANSFORMS`; arrays come back as views of what went in.
+    """One of `TRANSFORMS`; results are views of the input.
 
     Args:
-        to_variable: An array of a file in the layout of its variable.
+        to_variable: Brings a file's array into the layout of its variable.
         to_file: The inverse.
-        variable_shape: As `to_variable`, of a shape.
-        file_shape: As `to_file`, of a shape.
+        variable_shape: Like `to_variable`, for a shape.
+        file_shape: Like `to_file`, for a shape.
     """
 
     to_variable: Callable[[np.ndarray], np.ndarray]

@@ -1,4 +1,4 @@
-"""The variables of a model, each with its line of the family's table."""
+"""Pairs the variables of a model with the table of its family."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ def match(model: keras.Model) -> dict[Tensor, Any]:
 
     Args:
         model: A model of `bert_tf.models`, or one that holds its layers under
-            their names; it has a `config`. What other files hold of its
-            variables is its `weights_elsewhere`, and left out.
+            their names. It has a `config`. Variables that other files hold are
+            in its `weights_elsewhere`, and left out.
 
     Returns:
         {Tensor: variable}, in the table's order.

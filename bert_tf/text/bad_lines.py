@@ -1,30 +1,30 @@
-"""Lines of text that cannot be read: left out, counted, told of; or refused."""
+"""Leaves out, counts and reports unreadable lines of text, or refuses them."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
-# What is told of a place, a file and a line, in words.
+# Function of a place; returns it in words, e.g. a file and a line.
 Where = Callable[..., str]
-# Of the lines that are left out, the first so many are told.
+# How many of the lines that are left out are reported.
 NUM_TOLD = 3
 
 
 class BadTextError(ValueError):
-    """Text cannot be read; what was made of other text stays good."""
+    """Text cannot be read; results from other text stay valid."""
 
 
 class BadLines:
     """Counts the lines that a reader leaves out.
 
     Args:
-        max_bad_lines: How many there may be.
-        where: A function of what `add` gets as place: a file and a line, in
-            words.
+        max_bad_lines: How many lines may be left out.
+        where: Function of the place given to `add`; returns it in words, e.g.
+            a file and a line.
 
     Attributes:
-        count: How many there were.
-        places: Of the first `NUM_TOLD`, lists: what `add` got.
+        count: How many lines were left out so far.
+        places: What `add` got for the first `NUM_TOLD` of them, as lists.
     """
 
     def __init__(self, max_bad_lines: int, where: Where) -> None:
@@ -34,7 +34,7 @@ class BadLines:
         self.places: list[list[Any]] = []
 
     def add(self, *place: Any, reason: str) -> None:
-        """Counts one more.
+        """Counts one more line.
 
         Raises:
             BadTextError: If it is one too many.
@@ -48,17 +48,17 @@ class BadLines:
             )
 
     def told(self) -> str:
-        """Returns how many they are, and the first of them, in words."""
+        """Returns in words how many lines were left out, and the first ones."""
         return tell(self.count, self.places, self._where)
 
 
 def not_utf_8(error: UnicodeDecodeError) -> str:
-    """Returns what is said of a `UnicodeDecodeError`."""
+    """Returns the reason in words for a `UnicodeDecodeError`."""
     return f"not UTF-8 (byte {error.object[error.start]:#04x})"
 
 
 def refusal(what: str, max_bad_lines: int) -> str:
-    """Returns what is said where there are more than may be."""
+    """Returns the error message for more bad lines than are allowed."""
     return (
         f"{what}. To leave such lines out, `max_bad_lines` must be at least "
         f"their number. Received: max_bad_lines={max_bad_lines}."
@@ -66,7 +66,7 @@ def refusal(what: str, max_bad_lines: int) -> str:
 
 
 def tell(count: int, places: Sequence[Sequence[Any]], where: Where) -> str:
-    """Returns in words how many were left out, and the first of them."""
+    """Returns in words how many lines were left out, and the first ones."""
     first = "; ".join(f"{where(*place)}: {reason}" for *place, reason in places)
     if count == 1:
         return f"1 line cannot be read: {first}"

@@ -1,7 +1,7 @@
-"""What is to be predicted, chosen while records are read.
+"""Chooses the tokens to predict while records are read.
 
 Dynamic masking (RoBERTa) by the rules and the function of `masking`, for rows
-of one sequence or of several; and the next tokens of left-to-right models.
+of one or several sequences; and the next tokens of left-to-right models.
 """
 
 import numpy as np
@@ -14,12 +14,12 @@ from bert_tf.text.tokenizers.tokenizer import Spec
 
 
 def example_seeds(seed: int, numbers: tf.Tensor) -> tf.Tensor:
-    """Returns seeds for masking that is chosen anew in each epoch.
+    """Returns seeds for masking that differs in each epoch.
 
     Args:
         seed: An integer in [0, 2**32).
         numbers: int64 [B], the numbers of the examples in training, counted
-            over all epochs: a resumed run then masks as an unbroken one.
+            over all epochs, so that a resumed run masks like an unbroken one.
 
     Returns:
         int64 [B, 2], for `masking.mask_tokens`.
@@ -38,13 +38,13 @@ def mask_examples(
 
     Liu et al. 2019, section 4.1. For `tf.data.Dataset.map`.
 
-    In rows that hold several sequences each is masked by the rules, as if it
-    were alone; together they must have room in the P predictions of the row.
+    If rows hold several sequences, each is masked as if it were alone. All
+    predictions of a row together must fit in its P.
 
     Args:
         examples: `{name: [B, ...]}` with `input_ids` and `input_mask`, int32
-            [B, L], and of packed rows also `sequence_ids` [B, L] and
-            `first_positions` [B, S]; what else there is, stays.
+            [B, L]. Packed rows also have `sequence_ids` [B, L] and
+            `first_positions` [B, S]. Other entries are kept.
         seeds: int64 [B, 2], see `example_seeds`.
         tokenizer: The spec of the tokenizer.
         rules: The `masking.Rules`.
@@ -63,11 +63,11 @@ def mask_examples(
 def draw_replacements(
     examples: Batch, seeds: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """Adds the random numbers with which ELECTRA samples its replacements.
+    """Adds the random numbers that ELECTRA samples its replacements with.
 
-    They are of the example, as its masks are: so the samples do not depend on
-    the number of devices or of accumulation steps, a resumed run draws as an
-    unbroken one, and an evaluation always draws the same. For
+    Like the masks, they depend only on the example. So the samples do not
+    depend on the number of devices or of accumulation steps, a resumed run
+    draws like an unbroken one, and an evaluation always draws the same. For
     `tf.data.Dataset.map`.
 
     Args:
@@ -91,14 +91,14 @@ def draw_replacements(
 def predict_next_tokens(examples: Batch) -> dict[str, tf.Tensor]:
     """Makes every token the prediction of the one before it.
 
-    What a left-to-right language model learns (Devlin et al. 2018, section
-    5.1, "LTR"), in the form of masked predictions: of L positions the first
-    L - 1 predict. [SEP] is predicted too; padding and, in packed rows, the
-    next sequence are not. For `tf.data.Dataset.map`.
+    This is what a left-to-right language model learns (Devlin et al. 2018,
+    section 5.1, "LTR"), in the form of masked predictions: the first L - 1 of
+    L positions predict. [SEP] is predicted too; padding and, in packed rows,
+    the next sequence are not. For `tf.data.Dataset.map`.
 
     Args:
-        examples: `{name: [B, ...]}` of records, packed or not; masks that are
-            in them are undone.
+        examples: `{name: [B, ...]}` of records, packed or not; masks in them
+            are undone.
 
     Returns:
         The same dictionary with `input_ids` int32 [B, L] and the predictions,
@@ -131,12 +131,12 @@ def predict_next_tokens(examples: Batch) -> dict[str, tf.Tensor]:
 
 
 def _mask_packed(examples, seeds, tokenizer, rules):
-    """Returns what `masking.mask_tokens` does, of rows of several sequences."""
+    """Does what `masking.mask_tokens` does, for rows of several sequences."""
     input_ids = examples[features.INPUT_IDS]
     first_positions = examples[features.FIRST_POSITIONS]
     length = tf.shape(input_ids)[1]
 
-    # Every sequence in a row of its own: N of them in all.
+    # Put every sequence in a row of its own: N rows in all.
     numbers = tf.range(tf.shape(first_positions)[1])
     exists = (first_positions > 0) | (numbers == 0)
     places = tf.cast(tf.where(exists), tf.int32)
@@ -155,7 +155,7 @@ def _mask_packed(examples, seeds, tokenizer, rules):
         rules,
     )
 
-    # Back into the rows, one prediction after the other.
+    # Put the predictions back into their rows, one after the other.
     is_prediction = masked[features.MASKED_LM_WEIGHTS] > 0
     picked = tf.cast(tf.where(is_prediction), tf.int32)
     row = tf.gather(rows, picked[:, 0])
@@ -165,9 +165,9 @@ def _mask_packed(examples, seeds, tokenizer, rules):
     )
     labels = tf.gather_nd(masked[features.MASKED_LM_IDS], picked)
     positions += tf.gather(first, picked[:, 0])
-    # Sorted by row, so this is where the predictions of its row begin.
+    # `row` is sorted, so this is where the predictions of each row begin.
     row_start = tf.searchsorted(row, row)
-    # An error where a row has more of them than there is room.
+    # An error if a row has more predictions than there is room for.
     slots = tf.stack([row, tf.range(tf.size(row)) - row_start], axis=-1)
     return masking.corrupted(
         input_ids,

@@ -1,13 +1,13 @@
 """Chooses and corrupts the tokens that masked language modelling predicts.
 
-Devlin et al. 2018, section 3.1 and appendix A.1, by the rules of
+Follows Devlin et al. 2018, section 3.1 and appendix A.1, and the rules of
 google-research/bert. One batched TensorFlow function serves the builder of
 records, which calls it eagerly, and dynamic masking inside tf.data. Its
-randomness is a function of one seed an example: an example is masked alike
-whatever the batch, the order or the process it is in.
+randomness is a function of one seed per example: an example is masked the same
+way in every batch, order and process.
 
-Letters: B batch, L sequence length, P predictions a sequence, K words looked
-at.
+Letters: B batch, L sequence length, P predictions per sequence, K words that
+are looked at.
 """
 
 import enum
@@ -24,13 +24,13 @@ from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.vocabulary import ROBERTA
 from bert_tf.text.vocabulary import Vocabulary
 
-# Of the chosen tokens some become [MASK], some stay and others become a random
-# entry: thresholds on 32 random bits, by the masking rule.
+# Thresholds on 32 random bits, by the masking rule: below the first a chosen
+# token becomes [MASK], below the second it stays, above a random entry.
 _ACTIONS = {
     rule: (round(masked * 2**32), round((masked + kept) * 2**32))
     for rule, (masked, kept) in MASKING_RULES.items()
 }
-# RoBERTa's random entries are none of the first ones, its special tokens.
+# RoBERTa's random entries are never the first ones, its special tokens.
 _NUM_ROBERTA_SPECIAL = 4
 
 
@@ -40,14 +40,14 @@ _SPAN_ENDS = np.round(
     np.cumsum(_SPAN_WEIGHTS / _SPAN_WEIGHTS.sum())[:-1] * 2**32
 ).astype(np.int64)
 _MAX_SPAN_DRAWS = 10_000
-# Of n-grams, in proportion to 1, 1/2 and 1/3.
+# Likewise for n-grams, in proportion to 1, 1/2 and 1/3.
 _NGRAM_ENDS = np.round(np.array([6, 9]) / 11 * 2**32).astype(np.int64)
 
 
 class Stream(enum.IntEnum):
-    """What random bits are for. Of one number two uses would draw the same.
+    """What random bits are used for: every use has its own stream.
 
-    Records and resumed runs depend on the numbers: none is changed.
+    Records and resumed runs depend on the numbers: never change one.
     """
 
     # The order in which tokens, or words, are tried.
@@ -79,16 +79,16 @@ def mask_tokens(
     chosen token becomes [MASK] with probability 0.8, stays with 0.1, and
     becomes a random entry with 0.1, independently of the others.
 
-    With spans, a random word that is not chosen yet and as many after it as
-    the span is long are chosen, again and again; the last span is cut at the
-    limit, and none goes on beyond a [SEP].
+    With spans, random words that are not chosen yet begin spans of random
+    lengths until the limit is reached. The last span is cut at the limit, and
+    none extends beyond a [SEP].
 
-    With n-grams, every word in a random order begins one. It is shortened to
-    the words that fit below the limit and before the next [SEP], and passed
-    over if none does or one of its words is chosen already.
+    With n-grams, every word, in random order, begins one. The n-gram is
+    shortened to the words that fit below the limit and before the next [SEP].
+    It is passed over if none fits or one of its words is chosen already.
 
-    Two other rules are those of `Rules.masking_rule`. ELECTRA's differs from
-    the original, which may draw a position twice: here none is.
+    `Rules.masking_rule` has two other rules. ELECTRA's differs from the
+    original, which may draw a position twice: here none is.
 
     Differs from BERT: with whole words, a piece right after [CLS] or [SEP]
     whose word was cut in two by truncation is a word of its own. The original
@@ -97,23 +97,23 @@ def mask_tokens(
     Args:
         input_ids: int32 [B, L].
         input_mask: int32 [B, L]: 1 on tokens and 0 on padding.
-        seeds: int64 [B, 2], each value in `[0, 2**32)`: what the choice is a
-            function of, besides the tokens.
-        tokenizer: The spec of the tokenizer; random entries are drawn from all
-            of its vocabulary, in RoBERTa from all behind the first special
+        seeds: int64 [B, 2], each value in `[0, 2**32)`. Together with the
+            tokens they determine the choice.
+        tokenizer: The spec of the tokenizer. Random entries are drawn from its
+            whole vocabulary, for RoBERTa from what follows the first special
             tokens.
         rules: The `Rules`.
 
     Returns:
         A dictionary: `input_ids` int32 [B, L], corrupted;
         `masked_lm_positions` int32 [B, P], ascending; `masked_lm_ids` int32
-        [B, P], what stood there; `masked_lm_weights` float32 [B, P], 1 on
+        [B, P], the original ids; `masked_lm_weights` float32 [B, P], 1 on
         predictions. Beyond the chosen tokens these three are 0.
     """
     vocabulary = tokenizer.vocabulary
     num_predictions = rules.max_predictions_per_seq
     order_bits = _random_bits(seeds, Stream.ORDER, tf.shape(input_ids)[1])
-    # Of each prediction those of its action, and of its entry.
+    # Each prediction has bits for its action and bits for its random entry.
     prediction_bits = _random_bits(
         seeds, Stream.PREDICTIONS, 2 * num_predictions
     )
@@ -137,7 +137,7 @@ def mask_tokens(
 
     action_slots = slots
     if rules.do_span_mask:
-        # One decision for neighbours: that of their run's number.
+        # Neighbours share one decision, by the number of their run.
         starts_run = is_chosen & ~tf.pad(is_chosen[:, :-1], [[0, 0], [1, 0]])
         runs = tf.cumsum(tf.cast(starts_run, tf.int32), axis=1) - 1
         action_slots = tf.stack(
@@ -168,8 +168,9 @@ def random_words(
     Args:
         number: An integer, or a tensor of any integer type; broadcasts, as
             the others do.
-        stream: Likewise: a `Stream`, or with keys of another use any integer.
-        key: Two of them.
+        stream: Likewise: a `Stream`, or any integer if the keys are for another
+            use.
+        key: Two integers or tensors, likewise.
 
     Returns:
         Four int64 tensors, each of 32 random bits.
@@ -194,14 +195,14 @@ def corrupted(
     labels: tf.Tensor,
     rules: Rules,
 ) -> dict[str, tf.Tensor]:
-    """Returns what `mask_tokens` does, of N chosen tokens.
+    """Returns what `mask_tokens` does, for N chosen tokens.
 
     Args:
         input_ids: int32 [B, L].
-        places: int32 [N, 2]: row and position of each.
-        replacements: int32 [N]: what it becomes.
-        slots: int32 [N, 2]: row and number of its prediction.
-        labels: int32 [N]: what stood there.
+        places: int32 [N, 2]: row and position of each token.
+        replacements: int32 [N]: what each becomes.
+        slots: int32 [N, 2]: row and number of each prediction.
+        labels: int32 [N]: the original ids.
         rules: The `Rules`.
     """
     shape = tf.stack([tf.shape(input_ids)[0], rules.max_predictions_per_seq])
@@ -220,7 +221,7 @@ def corrupted(
 def _choose(input_ids, input_mask, order_bits, tokenizer, rules):
     """Returns bool [B, L]: the tokens that are to be predicted.
 
-    Words are put in the order of `order_bits`, int64 [B, L].
+    Words are tried in the order of `order_bits`, int64 [B, L].
     """
     is_special = _is_special(input_ids, tokenizer.vocabulary)
     is_candidate = (input_mask > 0) & ~is_special
@@ -234,7 +235,7 @@ def _choose(input_ids, input_mask, order_bits, tokenizer, rules):
         word_sizes = tf.cast(is_candidate, tf.int32)
         num_looked_at = tf.minimum(rules.max_predictions_per_seq, seq_length)
 
-    # Shuffled by random keys; what is no word comes last.
+    # Shuffle by random keys; numbers without a word come last.
     shuffle_keys = tf.where(word_sizes > 0, order_bits, tf.int64.min)
     order = tf.math.top_k(shuffle_keys, num_looked_at).indices
     sizes_in_order = tf.gather(word_sizes, order, batch_dims=1)
@@ -258,7 +259,7 @@ def _choose(input_ids, input_mask, order_bits, tokenizer, rules):
 def _choose_of_all(input_mask, order_bits, seeds, rules):
     """Returns bool [B, L]: the tokens that RoBERTa's rule chooses.
 
-    Tokens are put in the order of `order_bits`, int64 [B, L].
+    Tokens are tried in the order of `order_bits`, int64 [B, L].
     """
     bits = random_words(0, Stream.NUM_CHOSEN, (seeds[:, 0], seeds[:, 1]))[0]
     lengths = tf.reduce_sum(input_mask, axis=1)
@@ -276,7 +277,7 @@ def _choose_spans(input_ids, input_mask, seeds, tokenizer, rules):
     is_special = _is_special(input_ids, tokenizer.vocabulary)
     is_candidate = (input_mask > 0) & ~is_special
     word_index = _word_index(input_ids, is_candidate, is_special, tokenizer)
-    # Words of one stretch between special tokens have its number.
+    # The number of the stretch between special tokens that a token is in.
     stretch = tf.cumsum(tf.cast(is_special, tf.int32), axis=1)
     num_words = tf.reduce_max(word_index, axis=1) + 1
     limit = tf.minimum(
@@ -309,8 +310,8 @@ def _choose_spans(input_ids, input_mask, seeds, tokenizer, rules):
         rank = tf.cumsum(tf.cast(is_new, tf.int32), axis=1)
         return draw + 1, is_chosen | (is_new & (rank <= num_left[:, None]))
 
-    # A span is found as long as one word is free; the number of draws is
-    # bounded all the same, at far more than are ever needed.
+    # A span is found as long as one word is free. The bound on the draws is
+    # only for safety, far above what is ever needed.
     _, is_chosen = tf.while_loop(
         lambda draw, is_chosen: (
             (draw < _MAX_SPAN_DRAWS) & tf.reduce_any(is_short(is_chosen))
@@ -329,7 +330,7 @@ def _choose_ngrams(input_ids, input_mask, order_bits, seeds, tokenizer, rules):
     is_special = _is_special(input_ids, tokenizer.vocabulary)
     is_candidate = (input_mask > 0) & ~is_special
     word_index = _word_index(input_ids, is_candidate, is_special, tokenizer)
-    # Words of one stretch between special tokens have its number.
+    # The number of the stretch between special tokens that a token is in.
     stretch = tf.cumsum(tf.cast(is_special, tf.int32), axis=1)
     num_words = (
         tf.reduce_max(tf.where(is_candidate, word_index, -1), axis=1) + 1
@@ -347,7 +348,7 @@ def _choose_ngrams(input_ids, input_mask, order_bits, seeds, tokenizer, rules):
 
     def add_ngram(number, is_chosen):
         anchor = order[:, number]
-        # Its own bits, wherever in the order the word is.
+        # The word's own bits, wherever it is in the order.
         bits = random_words(anchor, Stream.UNITS, (seeds[:, 0], seeds[:, 1]))[0]
         length = 1 + tf.searchsorted(ngram_ends, bits, side="right")
         is_anchor = is_candidate & (word_index == anchor[:, None])
@@ -398,10 +399,10 @@ def _scaled(bits, limit):
 
 
 def first_entry(vocabulary: Vocabulary) -> int:
-    """Returns the id from which on random entries are drawn.
+    """Returns the first id that random entries are drawn from.
 
-    RoBERTa counts positions by ids: a <pad> in a text would move what is
-    behind it. So none of <s>, <pad>, </s> and <unk> is drawn, as in fairseq.
+    RoBERTa counts positions by ids: a <pad> in a text would shift all later
+    positions. So <s>, <pad>, </s> and <unk> are never drawn, as in fairseq.
     """
     if vocabulary.special != ROBERTA:
         return 0
@@ -427,7 +428,7 @@ def _word_index(input_ids, is_candidate, is_special, tokenizer):
 
 
 def _count_by_word(is_candidate, word_index):
-    """Returns int32 [B, L]: the tokens of word 0, 1, ...; 0 beyond."""
+    """Returns int32 [B, L]: how many tokens word 0, 1, ... has; 0 beyond."""
     places = tf.where(is_candidate)
     words = tf.gather_nd(word_index, places)
     return tf.scatter_nd(
@@ -438,12 +439,12 @@ def _count_by_word(is_candidate, word_index):
 
 
 def _take_while_they_fit(sizes, limit):
-    """Returns bool [B, K]: the words taken in order, those too long skipped.
+    """Returns bool [B, K]: the words that are taken, skipping those too long.
 
-    The rule is sequential: a word is taken if it still fits. But what is left
-    only shrinks, so a word that once did not fit never does. Each round takes
-    all words up to the first that does not fit, which is then out; there are
-    about as many rounds as the longest word has pieces.
+    The rule is sequential: a word is taken if it still fits. But the room only
+    shrinks, so a word that did not fit once never will. Each round takes all
+    words up to the first that does not fit, which is then out. There are about
+    as many rounds as the longest word has pieces.
 
     Args:
         sizes: int32 [B, K], tokens of each word; 0 where there is no word.

@@ -1,4 +1,4 @@
-"""How many tokens masked language modelling predicts, and which together."""
+"""Rules for how many tokens masked language modelling predicts, and which."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# {what is chosen and what becomes of it: the shares that become [MASK] and
-# that stay as they are}; the rest becomes a random entry.
+# {rule: (share of the chosen tokens that become [MASK], share that stay)}; the
+# rest become random entries.
 MASKING_RULES = {
     "bert": (0.8, 0.1),
     "roberta": (0.8, 0.1),
@@ -17,7 +17,7 @@ MASKING_RULES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How many tokens are chosen, and which together.
+    """How many tokens are chosen, and which are chosen together.
 
     Args:
         max_predictions_per_seq: P, the most tokens chosen in a sequence.
@@ -25,18 +25,18 @@ class Rules:
             counted, that is chosen; in (0, 1].
         do_whole_word_mask: Whether the pieces of a word are chosen together.
         do_span_mask: Whether spans of whole words are chosen (SpanBERT, Joshi
-            et al. 2020, section 3.1): their lengths in words are geometric
-            with p = 0.2, at most 10; and what a token becomes is drawn for
+            et al. 2020, section 3.1). Their lengths in words are geometric
+            with p = 0.2, at most 10. What the tokens become is drawn once for
             the whole span.
         do_ngram_mask: Whether n-grams of whole words are chosen (ALBERT, Lan
             et al. 2020, section 3.1): n is 1, 2 or 3, with shares in
             proportion to 1 / n.
         masking_rule: One of `MASKING_RULES`. "roberta" is fairseq's rule for
-            RoBERTa: of n tokens, [CLS] and [SEP] among the candidates,
-            floor(n * masked_lm_prob + U) with U uniform in [0, 1), which may
-            be none; and a random entry is none of the vocabulary's first 4.
-            "electra" is google-research/electra's: what is chosen becomes
-            [MASK] or stays.
+            RoBERTa: [CLS] and [SEP] are candidates; of n tokens,
+            floor(n * masked_lm_prob + U) are chosen with U uniform in [0, 1),
+            which may be none; and the vocabulary's first 4 entries are never
+            random entries. "electra" is google-research/electra's: a chosen
+            token becomes [MASK] or stays.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -88,7 +88,7 @@ class Rules:
         return self.masking_rule == "roberta"
 
     def num_predictions(self, lengths: "tf.Tensor") -> "tf.Tensor":
-        """Returns how many tokens are chosen, at most, of sequences.
+        """Returns the largest number of tokens that is chosen per sequence.
 
         Args:
             lengths: int [B], tokens in a sequence, special tokens counted.
@@ -96,9 +96,9 @@ class Rules:
         Returns:
             int32 [B]: `min(P, max(1, round(length * masked_lm_prob)))`, where
             a half is rounded to the even neighbour, as Python's `round` does.
-            Of RoBERTa's rule `min(P, ceil(length * masked_lm_prob))`.
+            With RoBERTa's rule `min(P, ceil(length * masked_lm_prob))`.
         """
-        # Flags are made of the rules, without TensorFlow.
+        # Imported here: flags are built from the rules without TensorFlow.
         import tensorflow as tf
 
         share = tf.cast(lengths, tf.float64) * self.masked_lm_prob

@@ -1,12 +1,12 @@
-"""Where pieces lie in the string that they were made from.
+"""Finds where pieces lie in the string that they were made from.
 
-The normalised text says nothing of where it came from: accents and controls
-are gone, spaces have been added, and a letter may have become two. But it is
-the concatenation of what every character becomes by itself. (Of two rules
-that look further, the final sigma changes no length, and the canonical order
-of marks moves bytes within one run of marks alone.) So each character that
-occurs is normalised alone, once a batch, and the lengths of the results tell
-which character left which bytes of the words.
+The normalised text does not say where it came from: accents and controls are
+gone, spaces have been added, and a letter may have become two. But it is the
+concatenation of what every character becomes by itself. (Two rules look
+further: the final sigma changes no length, and the canonical order of marks
+only moves bytes within a run of marks.) So each character that occurs is
+normalised alone, once per batch. The lengths of the results tell which
+character left which bytes of the words.
 """
 
 from collections.abc import Callable
@@ -14,20 +14,21 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-# What ends a word in normalised text.
+# What separates words in normalised text.
 _WHITE_SPACE = r"[ \t\n\r]+"
 
 
 class Offsets(NamedTuple):
     """Where pieces begin, and the places after their ends.
 
-    Of each text `text[start:limit]` is what its piece was made from, with the
-    dropped accents that follow it. Pieces of one character (a Hangul syllable
-    is decomposed) have one range all.
+    For each text, `text[start:limit]` is what the piece was made from, with
+    the dropped accents that follow it. All pieces of one character (a Hangul
+    syllable is decomposed) have the same range.
 
     Attributes:
         starts: RaggedTensor int32 `[batch, (words), (pieces)]`, in characters,
-            which are Unicode code points. Bytes that are not UTF-8 are none.
+            which are Unicode code points. Bytes that are not UTF-8 do not
+            count.
         limits: Likewise.
         byte_starts: The same places in bytes.
         byte_limits: Likewise.
@@ -58,8 +59,8 @@ def locate(
         limits: Likewise, where it ends.
         normalize: A function from string `[N]` to string `[N]`.
         is_joined: None, or a function of the code points of all texts, int32
-            `[N]`, and where each text begins among them and the last ends, that
-            returns bool `[N]`: which become one with the character before.
+            `[N]`, and of the row splits of the texts among them. It returns
+            bool `[N]`: which code points become one with the one before.
 
     Returns:
         `Offsets`.
@@ -73,7 +74,7 @@ def locate(
         joined = is_joined(code_points, characters.row_splits)
         num_bytes_left = tf.where(joined, 0, num_bytes_left)
         is_dropped_mark |= joined
-    # Of every byte of all words, the character that it came from.
+    # The character that each byte of the words came from.
     sources = tf.repeat(tf.range(tf.size(code_points)), num_bytes_left)
 
     word_lengths = tf.strings.length(words.flat_values)
@@ -112,11 +113,11 @@ def in_bytes(
     limits: tf.Tensor,
     texts: tf.Tensor,
 ) -> Offsets:
-    """Returns the `Offsets` of places in characters.
+    """Returns the `Offsets` of ranges that are given in characters.
 
     Args:
         ids: RaggedTensor `[batch, (words), (pieces)]`.
-        starts: int32, of all pieces of all texts; a piece may be of nothing.
+        starts: int32, for all pieces of all texts; a range may be empty.
         limits: Likewise.
         texts: string `[batch]`.
     """
@@ -151,7 +152,7 @@ def in_bytes(
 
 
 def _what_is_left(code_points, normalize):
-    """Returns bytes in words of every character, and if it is a dropped Mn."""
+    """Returns each character's bytes in words, and if it is a dropped Mn."""
     unique, index = tf.unique(code_points)
     alone = tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8")
     left = tf.strings.regex_replace(normalize(alone), _WHITE_SPACE, "")
@@ -163,14 +164,14 @@ def _what_is_left(code_points, normalize):
 
 
 def _next_unmarked(is_mark):
-    """Returns of each character the next one that is no mark."""
+    """Returns for each character the next one that is not a mark."""
     places = tf.cast(tf.where(~is_mark)[:, 0], tf.int32)
     places = tf.concat([places, [tf.size(is_mark)]], axis=0)
     return tf.gather(places, tf.cumsum(tf.cast(~is_mark, tf.int32)))
 
 
 def utf_8_length(code_points: tf.Tensor) -> tf.Tensor:
-    """Returns the bytes of code points in UTF-8, int32 as they are."""
+    """Returns how many bytes code points have in UTF-8, in their dtype."""
     length = tf.ones_like(code_points)
     for first in (0x80, 0x800, 0x10000):
         length += tf.cast(code_points >= first, length.dtype)

@@ -1,4 +1,4 @@
-"""One or two segments of pieces to one sequence: [CLS] A [SEP] B [SEP].
+"""Packs one or two segments into one sequence: [CLS] A [SEP] B [SEP].
 
 The vocabulary's `SpecialTokens` say which tokens these are, how many stand
 between A and B, and which segment B is.
@@ -22,13 +22,13 @@ def take(
     starts: tf.Tensor,
     lengths: tf.Tensor,
 ) -> tf.RaggedTensor:
-    """Takes parts of rows, in memory for these parts alone.
+    """Takes parts of rows; only these parts need memory.
 
     Args:
         pieces: RaggedTensor `[rows, (pieces)]`.
-        rows: int32 `[B]`: which row each part is of.
+        rows: int32 `[B]`: the row of each part.
         starts: int32 `[B]`: the number of its first piece in the row.
-        lengths: int32 `[B]`: how many pieces it has, all of them there.
+        lengths: int32 `[B]`: how many pieces it has; all must be in the row.
 
     Returns:
         RaggedTensor `[B, (pieces)]`.
@@ -45,22 +45,22 @@ def pack(
     seq_length: int | tf.Tensor,
     vocabulary: Vocabulary,
 ) -> dict[str, tf.Tensor]:
-    """Packs one or two segments a row into the inputs of the model.
+    """Packs one or two segments per row into the inputs of the model.
 
     Args:
         segments: List of one or two RaggedTensors of ids, `[batch, (pieces)]`
-            or `[batch, (words), (pieces)]`. What does not fit is cut: the end
-            of a single segment; and of a pair, as in the original, the last
-            piece of the longer one until it fits: of two equals, of B.
+            or `[batch, (words), (pieces)]`. What does not fit is cut at the
+            end. In a pair, as in the original, the longer segment loses its
+            last piece until both fit; if they are equally long, B does.
         seq_length: Length of the sequences, with room for the special tokens
             (`SpecialTokens.count`). An int, or an int32 scalar, which is
-            checked as it runs.
+            checked when it runs.
         vocabulary: The `Vocabulary` that the ids are from.
 
     Returns:
         Dictionary of int32 `[batch, seq_length]`: `input_ids`, `input_mask`
         (1 on pieces, 0 on padding) and `segment_ids` (`second_segment` on B
-        and its [SEP], else 0).
+        and its [SEP], otherwise 0).
 
     Raises:
         ValueError: If there are not one or two segments, or the special
@@ -101,9 +101,9 @@ def pack(
             message="The two segments must have as many rows.",
         )
         length_a, length_b = lengths
-        # Where the original's loop stops, without the loop: of two long
-        # segments A gets half, rounded up; a short one leaves the other what
-        # it does not need.
+        # The result of the original's loop, without the loop: of two long
+        # segments A gets half, rounded up; a short one leaves the other the
+        # room that it does not need.
         half = (max_tokens + 1) // 2
         kept_a = tf.minimum(length_a, tf.maximum(max_tokens - length_b, half))
         length = kept_a + tf.minimum(length_b, max_tokens - kept_a)
@@ -139,10 +139,10 @@ def pack(
 def is_cut(
     segments: Iterable[tf.RaggedTensor], seq_length: int, vocabulary: Vocabulary
 ) -> tf.Tensor:
-    """Returns which rows have more pieces than `pack` leaves: bool `[batch]`.
+    """Returns which rows have more pieces than `pack` keeps: bool `[batch]`.
 
     Args:
-        segments, seq_length, vocabulary: As of `pack`.
+        segments, seq_length, vocabulary: As in `pack`.
     """
     lengths = [_flat(segment).row_lengths() for segment in segments]
     most = seq_length - vocabulary.special.count(len(lengths))
@@ -152,7 +152,7 @@ def is_cut(
 def _flat(segment):
     if segment.shape.rank != 3:
         return segment
-    # `merge_dims` checks what is known to be right, in some 30 operations.
+    # `merge_dims` takes some 30 operations to check what is known to be right.
     words = segment.values
     return tf.RaggedTensor.from_row_splits(
         words.values,
@@ -168,13 +168,12 @@ def _column(vector):
 def trim_padding(
     inputs: dict[str, tf.Tensor], multiple: int = 1
 ) -> dict[str, tf.Tensor]:
-    """Cuts the batch to its longest row: the answers are the same, sooner.
+    """Cuts the batch to its longest row: the same results, sooner.
 
     Args:
-        inputs: A dictionary; of it the model inputs, int32 `[B, ..., L]`,
+        inputs: A dictionary. The model inputs in it, int32 `[B, ..., L]`,
             padded at the end, are cut.
-        multiple: What the longest row's length is rounded up to a multiple
-            of.
+        multiple: The longest row's length is rounded up to a multiple of this.
 
     Returns:
         The same, `[B, ..., longest]` with 1 <= longest <= L.

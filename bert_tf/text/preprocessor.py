@@ -1,4 +1,4 @@
-"""Strings to model inputs: the one path from text that everything uses."""
+"""Turns strings into model inputs; everything that reads text uses it."""
 
 from typing import Any
 
@@ -20,16 +20,16 @@ class Preprocessor(tf.Module):
     """Turns strings, or pairs of strings, into the inputs of the model.
 
     They are packed as in Devlin et al. 2018, section 3: [CLS], the text and
-    [SEP], and of a pair the second text and [SEP]. What does not fit is cut:
-    the end of a single text, and of a pair that of the longer one.
+    [SEP]; for a pair, then the second text and [SEP]. What does not fit is cut
+    at the end of the text, in a pair at the end of the longer one.
 
-    The same object maps a tf.data set, runs eagerly and is carried by an
-    exported model, so that text is treated alike everywhere.
+    The same object works in tf.data, runs eagerly and is part of an exported
+    model, so that text is treated alike everywhere.
 
     Args:
         tokenizer: The spec of the tokenizer.
-        max_seq_length: Length of the sequences, special tokens included, from
-            2; a model takes at most its `max_position_embeddings`.
+        max_seq_length: Length of the sequences, special tokens included: at
+            least 2, and at most the model's `max_position_embeddings`.
 
     Call arguments:
         texts: string `[batch]`, or a tuple or list of one or two of them. Each
@@ -41,9 +41,9 @@ class Preprocessor(tf.Module):
         for scalars: `input_ids`, `input_mask`, `segment_ids`.
 
     Raises:
-        ValueError: If `max_seq_length` is too small or no integer, or texts
-            are more than two, of other shapes, or no strings; of those that
-            are not the first is named by its row, from 1.
+        ValueError: If `max_seq_length` is too small or no integer, if there
+            are more than two texts or their shapes differ, or if they are not
+            strings. The message names the first row, from 1, that is not.
 
     Example:
 
@@ -66,8 +66,8 @@ class Preprocessor(tf.Module):
             )
         if not hasattr(tokenizer, "make"):
             raise ValueError(
-                "`tokenizer` must be the spec of a tokenizer; of a model's "
-                "folder `Preprocessor.from_folder` makes a preprocessor. "
+                "`tokenizer` must be the spec of a tokenizer. "
+                "`Preprocessor.from_folder` reads it from a model folder. "
                 f"Received: {files.shortened(tokenizer)}."
             )
         self.tokenizer = tokenizer.make()
@@ -82,16 +82,15 @@ class Preprocessor(tf.Module):
         """Reads the vocabulary and the settings of a model folder.
 
         Args:
-            folder: Holds the files of a tokenizer, and as Hugging Face's
-                folders tokenizer_config.json and config.json. Without them
-                (Google's releases) the contents of the vocabulary tell the
-                case.
+            folder: Holds the files of a tokenizer and, like Hugging Face's
+                folders, tokenizer_config.json and config.json. Without the
+                latter two (Google's releases) the vocabulary tells the case.
             max_seq_length: Length of the sequences; by default the longest
                 that the folder's model takes.
 
         Raises:
             ValueError: If the vocabulary is missing or bad, or the settings
-                ask for a tokenizer that is not BERT's.
+                ask for a tokenizer that is not supported.
         """
         folder = str(folder).rstrip("/")
         tokenizer = tokenizer_files.read(folder)
@@ -113,7 +112,7 @@ class Preprocessor(tf.Module):
         """Returns what a call does, and whether texts were cut.
 
         Args:
-            texts: As of a call.
+            texts: As in a call.
 
         Returns:
             A pair: the model inputs, and bool `[batch]`, or a scalar.
@@ -150,7 +149,7 @@ def _num_positions(config_path):
     is_good = type(length) is int
     family = sizes.FAMILIES.get(str(values.get("model_type")), {})
     if is_good and "padding_idx" in family:
-        # Its positions count from the padding's id on.
+        # Positions start after the padding's id.
         padding = values.get("pad_token_id", 1)
         length -= (padding if type(padding) is int else 1) + 1
     if not is_good or length < 1:
@@ -165,11 +164,11 @@ def _num_positions(config_path):
 
 def _to_segments(texts):
     if isinstance(texts, list) and any(isinstance(row, tuple) for row in texts):
-        # Two of them may be rows or columns, which pair other texts.
+        # Two tuples may be rows or columns, which would pair different texts.
         raise ValueError(
-            "`texts` must be columns, a tuple (first texts, second texts): of "
-            "a list of rows tuple(zip(*rows)) makes them. Received: a list of "
-            "tuples."
+            "`texts` must be columns, a tuple (first texts, second texts): "
+            "tuple(zip(*rows)) makes them from a list of rows. Received: a "
+            "list of tuples."
         )
     is_batch = not isinstance(texts, (tuple, list)) or (
         isinstance(texts, list) and not any(map(_is_batch, texts))
@@ -177,14 +176,14 @@ def _to_segments(texts):
     segments = (texts,) if is_batch else texts
     if len(segments) not in (1, 2):
         raise ValueError(
-            "`texts` must be one or two texts an example. "
+            "`texts` must be one or two texts per example. "
             f"Received: {len(segments)}."
         )
     return [_to_tensor(segment) for segment in segments]
 
 
 def _is_batch(item):
-    """Returns whether an item of a list is texts, and no text or none."""
+    """Returns whether an item of a list is a batch, not a text or missing."""
     is_scalar = isinstance(item, (str, bytes, float))
     return not is_scalar and (
         hasattr(item, "shape") or hasattr(item, "__len__")
@@ -195,7 +194,7 @@ def _to_tensor(segment):
     try:
         return tf.convert_to_tensor(segment, tf.string)
     except (TypeError, ValueError):
-        # E.g. a column with None or NaN, of which TensorFlow names no row.
+        # E.g. a column with None or NaN. TensorFlow's error names no row.
         texts = _to_array(segment)
         for row, text in enumerate(texts, start=1):
             if not isinstance(text, (str, bytes)):
@@ -215,19 +214,19 @@ def _to_tensor(segment):
 
 
 def _to_array(segment):
-    """Returns what is no tensor of strings as objects, one a row.
+    """Returns rows that are not a tensor of strings as an array of objects.
 
     Raises:
         ValueError: If it has no rows.
     """
-    # Ragged and sparse ones, too, and such of numbers.
+    # Ragged and sparse tensors are tensors too, and so are those of numbers.
     has_rows = not tf.is_tensor(segment)
     has_rows = has_rows and not isinstance(segment, tf.data.Dataset)
     if has_rows:
         try:
             return np.atleast_1d(np.asarray(segment, object))
         except (TypeError, ValueError):
-            # Keras's symbolic tensors; lists of arrays of many shapes.
+            # Keras's symbolic tensors, or lists of arrays of different shapes.
             pass
     received = type(segment).__name__
     if (dtype := getattr(segment, "dtype", None)) is not None:

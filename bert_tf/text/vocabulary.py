@@ -1,6 +1,6 @@
-"""Vocabularies: read and checked, with the special tokens that they have.
+"""Reads and checks vocabularies, with their special tokens.
 
-A WordPiece file holds one entry a line, in UTF-8; an entry's id is its line
+A WordPiece file holds one entry per line, in UTF-8; an entry's id is its line
 number, from 0. A piece that continues a word begins with "##".
 """
 
@@ -20,17 +20,17 @@ SPECIAL_TOKENS = (PAD_TOKEN, UNK_TOKEN, CLS_TOKEN, SEP_TOKEN, MASK_TOKEN)
 
 CONTINUATION = "##"
 
-# Of the entries whose letters have case, at least this share has a capital in
-# a cased vocabulary: 31 % in Google's, 9 % in one learned from novels. Words of
-# one's own in all [unused] slots of Google's uncased one are 3.6 %.
+# In a cased vocabulary, at least this share of the entries whose letters have
+# case has a capital: 31 % in Google's, 9 % in one learned from novels. A user's
+# words in all [unused] slots of Google's uncased vocabulary would be 3.6 %.
 _MIN_CAPITALS = 0.04
-# Fewer entries than this in Latin letters do not tell that capitals are
-# missing because the vocabulary is uncased.
+# With fewer entries in Latin letters, a lack of capitals does not show that the
+# vocabulary is uncased.
 _MIN_LATIN_ENTRIES = 1000
 # Other white space than ASCII's is left alone: Google's Chinese vocabulary
 # has an entry that is a line separator, U+2028.
 _ENTRY = re.compile(r"[^\0 \t\r\n]+")
-# Of an entry without "##"; longer ones tensorflow_text cannot look up.
+# Without "##". tensorflow_text cannot look up longer entries.
 MAX_ENTRY_BYTES = 256
 
 _logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class SpecialTokens:
         unk: Stands for what the vocabulary cannot spell.
         cls: Begins each sequence.
         sep: Ends each text.
-        mask: Takes the place of a token that is to be predicted.
+        mask: Replaces a token that is to be predicted.
         num_between: How many `sep` stand between A and B: 1, or 2 as in
             RoBERTa.
         second_segment: The segment of B and the `sep` behind it: 1, or 0 in
@@ -92,14 +92,14 @@ class Vocabulary:
 
     Args:
         tokens: All entries, special tokens included, each once.
-        path: The file that they are from, if any: messages name it. Of equal
-            vocabularies it may differ.
+        path: The file that they are from, if any. Messages name it, and
+            comparisons ignore it.
         special: The `SpecialTokens`.
         is_wordpiece: Whether entries obey the rules of a WordPiece file: no
             white space or NUL, and at most 256 bytes.
 
     Raises:
-        ValueError: If an entry is empty, is there twice or breaks those rules,
+        ValueError: If an entry is empty, occurs twice or breaks those rules,
             or a special token is missing. The message names the line.
     """
 
@@ -163,7 +163,7 @@ class Vocabulary:
 
     @functools.cached_property
     def capitalized(self) -> tuple[str, ...]:
-        """The entries with upper-case letters, bracketed ones apart."""
+        """The entries with upper-case letters, except bracketed ones."""
         return tuple(
             token
             for token in self.tokens
@@ -172,7 +172,7 @@ class Vocabulary:
 
     @functools.cached_property
     def is_cased(self) -> bool:
-        """Whether entries have upper-case letters; of many, not only a few."""
+        """Whether more than a few entries have upper-case letters."""
         num_with_case = sum(
             token.swapcase() != token and not _is_bracketed(token)
             for token in self.tokens
@@ -181,7 +181,7 @@ class Vocabulary:
         return share >= _MIN_CAPITALS
 
     def to_text(self) -> str:
-        """Returns the entries, one a line: the contents of vocab.txt."""
+        """Returns the entries, one per line: the contents of vocab.txt."""
         return "".join(f"{token}\n" for token in self.tokens)
 
 
@@ -218,13 +218,13 @@ def load_vocabulary(path: str) -> Vocabulary:
 def check_case(vocabulary: Vocabulary, do_lower_case: bool) -> None:
     """Checks that lower-casing suits the vocabulary.
 
-    Where the entries cannot tell (a vocabulary of Chinese, a small one that
-    happens to have no capitals, an uncased one in which a user has put some),
-    both settings pass. Of entries that are never used a warning tells.
+    If the entries cannot tell (a Chinese vocabulary, a small one that happens
+    to have no capitals, an uncased one to which a user has added some), both
+    settings pass. A warning lists entries that are never used.
 
     Raises:
-        ValueError: If text is lower-cased and the vocabulary has capitals, or
-            is not and the vocabulary is an uncased one of some size.
+        ValueError: If text is lower-cased but the vocabulary is cased, or if
+            it is not but the vocabulary is large enough and has no capitals.
     """
     if do_lower_case and vocabulary.is_cased:
         raise ValueError(
@@ -239,7 +239,7 @@ def check_case(vocabulary: Vocabulary, do_lower_case: bool) -> None:
             token for token in vocabulary.tokens if not _is_bracketed(token)
         ]
         num_latin = sum(bool(re.search("[a-z]", token)) for token in entries)
-        # Models of Chinese are published with both settings.
+        # Chinese models are published with both settings.
         if num_latin >= max(_MIN_LATIN_ENTRIES, len(entries) / 2):
             raise ValueError(
                 "`do_lower_case` must be True with an uncased vocabulary: "
@@ -248,7 +248,7 @@ def check_case(vocabulary: Vocabulary, do_lower_case: bool) -> None:
             )
 
 
-# Once a process, however many tokenizers have them.
+# Cached to warn once per process, however many tokenizers there are.
 @functools.cache
 def _warn_of_capitals(tokens):
     _logger.warning(
@@ -264,7 +264,7 @@ def _fault(token, lines, is_wordpiece):
 
     Args:
         token: The entry.
-        lines: {entry: its line} of those before it.
+        lines: {entry: its line} of the entries before it.
         is_wordpiece: Whether the rules of a WordPiece file hold.
     """
     if not isinstance(token, str):

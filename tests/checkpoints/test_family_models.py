@@ -454,7 +454,7 @@ def test_google_s_albert_is_read(tmp_path):
         np.testing.assert_allclose(
             peer.golden_slice(output), expected[name], atol=1e-5
         )
-    with pytest.raises(ValueError, match="is written as Google's.*albert"):
+    with pytest.raises(ValueError, match="in Google's format.*albert"):
         (tmp_path / "a/vocab.txt").write_text("\n".join(peer.TOKENS))
         checkpoints.convert(tmp_path / "a", tmp_path / "b", "google")
 

@@ -220,9 +220,9 @@ def test_what_is_not_there_is_told(ask):
     names = {
         "hf:org/none": "the Hub has no such model",
         "hf:org/tiny@new": "the model has no revision 'new'",
-        "hf:org/pickle": "has no model.safetensors (offline: in the",
+        "hf:org/pickle": "has no model.safetensors (offline: not in the",
         "hf:org/gated": "is gated",
-        "hf:org/unsafe": "'../a.safetensors' is no name of a shard",
+        "hf:org/unsafe": "'../a.safetensors' is not a shard's name",
         "hf:a/b/c": "a/b/c",
     }
     told = ask(*names, "hf:org/sharded", "folder")

@@ -411,7 +411,7 @@ def test_folder_with_another_vocabulary_or_form_is_refused(tmp_path):
     [
         ({"max_seq_length": 10}, "max_seq_length=10"),
         ({"max_seq_length": 0}, "max_seq_length=0"),
-        ({"label_names": ("a", "b")}, "no classifier"),
+        ({"label_names": ("a", "b")}, "not a classifier"),
         (
             {"vocabulary": Vocabulary(tokens=VOCABULARY.tokens[:-1])},
             "6 entries",

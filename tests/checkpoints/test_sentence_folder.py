@@ -149,7 +149,7 @@ def test_queries_and_passages_have_the_prompt_that_is_named_first():
         (
             "config_sentence_transformers.json",
             {"prompts": {"query": None}},
-            "`prompts` must be texts under names",
+            "`prompts` must map names to texts",
         ),
         (
             "config_sentence_transformers.json",

@@ -403,7 +403,7 @@ def test_byte_bpe_of_lines_is_that_of_their_paragraph():
     ("texts", "vocab_size", "match"),
     [
         (["the the"], 261, "`vocab_size` must be at least 262.*vocab_size=261"),
-        ([" ", "a"], 300, "no word in x of which two bytes occur twice"),
+        ([" ", "a"], 300, "words in x must have a pair of bytes"),
     ],
 )
 def test_byte_bpe_that_cannot_be_learned(texts, vocab_size, match):

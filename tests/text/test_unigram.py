@@ -446,9 +446,9 @@ def change(*path, to):
         ),
         (
             change("model", "vocab", 7, 1, to=math.nan),
-            "the score of .* must be a number of 32 bits.*nan",
+            "the score of .* must be a finite 32-bit number.*nan",
         ),
-        (change("model", "vocab", 7, 1, to=1e300), "a number of 32 bits"),
+        (change("model", "vocab", 7, 1, to=1e300), "a finite 32-bit number"),
         (change("added_tokens", to=7), "`added_tokens` must be a list.*7"),
         (change("normalizer", "normalizers", to=7), "must be a list.*7"),
         (

@@ -1,4 +1,4 @@
-"""A safetensors file, whose weights are read without a copy of them."""
+"""A safetensors file whose weights are read without a copy."""
 
 import collections
 import contextlib
@@ -17,7 +17,7 @@ class SafetensorsFile:
 
     Args:
         path: A local path.
-        stack: What the file is closed with.
+        stack: Closes the file.
 
     Attributes:
         shapes: {name: shape}, in the order of the file.
@@ -34,9 +34,9 @@ class SafetensorsFile:
                 f"its header must hold at most {files.MAX_FOLDER_TEXT:,} "
                 f"bytes. Received: {size:,}."
             )
-        # The library checks all of the header: every tensor begins where
+        # The library checks the whole header: every tensor begins where
         # another ends and is as long as its shape says, to the file's end.
-        # But of a name that is there twice it takes the last one.
+        # But if a name occurs twice, it takes the last one: see `_unique`.
         self._file = stack.enter_context(
             safetensors.safe_open(path, framework="numpy")
         )
@@ -51,9 +51,9 @@ class SafetensorsFile:
         }
 
     def read(self, name: str) -> np.ndarray:
-        """Returns a tensor in the type of the file.
+        """Returns a tensor in the dtype of the file.
 
-        One of float32 is a view of the file, which cannot be written to.
+        A float32 tensor is a read-only view of the file.
 
         Raises:
             safetensors.SafetensorError, OSError: If it cannot be read.
@@ -66,12 +66,12 @@ class SafetensorsFile:
         return array.view("<f4").reshape(entry["shape"])
 
     def dtype_name(self, name: str) -> str:
-        """Returns the format's name of a tensor's type, e.g. "F32"."""
+        """Returns the format's name of a tensor's dtype, e.g. "F32"."""
         return self._header[name]["dtype"]
 
 
 def _unique(pairs):
-    """Returns the dictionary of an object in the header."""
+    """Returns an object in the header, a dictionary; checks its names."""
     values = dict(pairs)
     if len(values) != len(pairs):
         counts = collections.Counter(name for name, _ in pairs)
@@ -82,7 +82,7 @@ def _unique(pairs):
     for name in values:
         if len(name) > _MAX_NAME or not name.isprintable():
             raise ValueError(
-                f"a name must be of at most {_MAX_NAME} characters that can "
-                f"be printed. Received: {files.shortened(name)}."
+                f"a name must be of at most {_MAX_NAME} printable characters. "
+                f"Received: {files.shortened(name)}."
             )
     return values

@@ -1,7 +1,7 @@
-"""Folders of Hugging Face's form: model.safetensors, or shards and an index.
+"""Hugging Face's folders: model.safetensors, or shards and an index.
 
-Beside the weights a folder may hold, in optimizer.safetensors, Adam's moments
-and the global step: ours, for a training run that goes on elsewhere.
+A folder may also hold optimizer.safetensors: our file for Adam's moments and
+the global step, with which a training run can continue elsewhere.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from bert_tf.checkpoints.containers.safetensors_file import SafetensorsFile
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 SLOTS_FILE = "optimizer.safetensors"
-# What weights may be stored as.
+# The dtypes that weights may be stored in.
 _FLOATS = ("F64", "F32", "F16", "BF16")
 
 
@@ -29,9 +29,9 @@ class SafetensorsFolder:
 
     Args:
         folder: A path, local or remote.
-        stack: What the files are closed with.
-        rename: Function of a name in a file; returns the one that the weight
-            has here, or None for what is no weight.
+        stack: Closes the files.
+        rename: Function of a name in a file; returns the weight's name here,
+            or None for a tensor that is not a weight.
 
     Raises:
         ValueError: If files are missing or corrupt; the message names the
@@ -72,7 +72,7 @@ class SafetensorsFolder:
         """The number of training steps, or None if nothing tells it.
 
         Raises:
-            ValueError: If it is none.
+            ValueError: If it is not one integer.
         """
         name = containers.GLOBAL_STEP
         if name not in self._slots_and_step:
@@ -91,7 +91,7 @@ class SafetensorsFolder:
     def _slots_and_step(self):
         """{name: shape} of the optimizer's file, if there is one.
 
-        It is opened for those who ask only: a model answers without it.
+        The file is opened on demand: a model predicts without it.
         """
         if not files.exists(self.slots_path):
             return {}
@@ -101,8 +101,8 @@ class SafetensorsFolder:
                 containers.SLOTS
             ):
                 raise ValueError(
-                    f"{self.slots_path}: the tensor {name} is none of an "
-                    "optimizer's."
+                    f"{self.slots_path}: the tensor {name} does not belong to "
+                    "an optimizer."
                 )
             self._sources[name] = (source, self.slots_path, name)
         return source.shapes
@@ -132,7 +132,7 @@ class SafetensorsFolder:
             ) from error
 
     def _weight_files(self):
-        """Yields paths, and the names that the index places there."""
+        """Yields (path, names that the index places in this file)."""
         if not self.weights_path.endswith(INDEX_FILE):
             yield self.weights_path, []
             return
@@ -184,22 +184,22 @@ class SafetensorsFolder:
 
 
 def write(path: str, tensors: dict[str, np.ndarray]) -> None:
-    """Writes a safetensors file; the caller sees to it being whole.
+    """Writes a safetensors file; the caller makes sure that it is whole.
 
     Args:
         path: Path to write, local or remote.
         tensors: {name: array}.
 
     Raises:
-        OSError: If the disk is full, and so on.
+        OSError: E.g. if the disk is full.
     """
-    # The writer takes the memory as it lies, whatever the strides say.
+    # The writer copies memory in its own order and ignores the strides.
     tensors = {
         name: np.asarray(array, order="C") for name, array in tensors.items()
     }
     with files.local_target(path) as local:
-        # Some releases of the writer keep other users from reading its files:
-        # it gets the mode of any new file.
+        # Some releases of the writer make files that other users cannot read:
+        # keep the mode of a new file.
         with open(local, "wb"):
             mode = os.stat(local).st_mode
         try:
@@ -208,6 +208,6 @@ def write(path: str, tensors: dict[str, np.ndarray]) -> None:
                 tensors, local, metadata={"format": "pt"}
             )
         except safetensors.SafetensorError as error:
-            # Its name for a full disk.
+            # This is how the library reports a full disk.
             raise OSError(f"{path}: cannot be written: {error}") from error
         os.chmod(local, mode)

@@ -1,10 +1,10 @@
-"""TF1 checkpoints, as google-research/bert's.
+"""TF1 checkpoints, like those of google-research/bert.
 
     bert_model.ckpt.index                  names and shapes
     bert_model.ckpt.data-00000-of-00001    values
 
-Beside the weights a checkpoint of a training run holds Adam's moments, under
-the weight's name with /adam_m and /adam_v, and the global_step.
+A training run's checkpoint also holds Adam's moments, under the weight's name
+with /adam_m and /adam_v, and the global_step.
 """
 
 import threading
@@ -17,7 +17,7 @@ from bert_tf.checkpoints import containers
 
 PREFIX = "bert_model.ckpt"
 
-# The reader has other names for some of TensorFlow's errors.
+# The reader raises other classes for some of TensorFlow's errors.
 _READER_ERRORS = (
     tf.errors.OpError,
     LookupError,
@@ -25,7 +25,7 @@ _READER_ERRORS = (
     ValueError,
 )
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# What TF1's Saver keeps beside its checkpoints: their names.
+# TF1's Saver lists its checkpoints in this file.
 _STATE_FILE = "checkpoint"
 _MAX_STATE_BYTES = 1 << 20
 
@@ -38,7 +38,7 @@ class Tf1Checkpoint:
             "uncased_L-12_H-768_A-12/bert_model.ckpt".
 
     Raises:
-        ValueError: If it is no such checkpoint; the message names the file.
+        ValueError: If it is not such a checkpoint; the message names the file.
     """
 
     file_format = containers.GOOGLE
@@ -59,8 +59,8 @@ class Tf1Checkpoint:
             ) from error
         if _OBJECT_GRAPH in shapes:
             raise ValueError(
-                f"{self.prefix}: is an object checkpoint of TensorFlow 2, "
-                "which holds the state of a training run: no TF1 checkpoint. "
+                f"{self.prefix}: is not a TF1 checkpoint but an object "
+                "checkpoint of TensorFlow 2: the state of a training run. "
                 "Give a model folder."
             )
         self.shapes, self.slots, self.ignored = {}, {}, {}
@@ -79,7 +79,7 @@ class Tf1Checkpoint:
         """The number of training steps, or None if nothing tells it.
 
         Raises:
-            ValueError: If it is none.
+            ValueError: If it is not one integer.
         """
         if self._step_dtype is None:
             return None
@@ -106,7 +106,7 @@ class Tf1Checkpoint:
 
     def _read(self, name):
         try:
-            # TensorFlow's reader has one position in the index for all.
+            # All threads share the reader's one position in the index.
             with self._lock:
                 return self._reader.get_tensor(name)
         except _READER_ERRORS as error:
@@ -119,12 +119,12 @@ class Tf1Checkpoint:
 def find_prefix(path: str) -> str:
     """Returns the prefix of the checkpoint that `path` names or holds.
 
-    Of several in one folder it is bert_model.ckpt, or else the one that the
-    file "checkpoint" calls the newest. Only the end of the path there counts,
-    which is another folder's where a training run was moved.
+    If a folder holds several, this is bert_model.ckpt, or otherwise the one
+    that the file "checkpoint" calls the newest. Only the last part of the path
+    in that file counts: the rest is out of date if the run was moved.
 
     Raises:
-        ValueError: If there is none, or no telling which.
+        ValueError: If there is none, or it is unclear which one is meant.
     """
     if files.exists(f"{path}.index"):
         return path
@@ -152,7 +152,7 @@ def find_prefix(path: str) -> str:
 
 
 def _newest(folder):
-    """Returns the name of the newest checkpoint, or None if nothing tells."""
+    """Returns the name of the newest checkpoint, or None if unknown."""
     path = f"{folder}/{_STATE_FILE}"
     if not files.exists(path):
         return None
@@ -162,17 +162,17 @@ def _newest(folder):
 
 
 def write(prefix: str, tensors: dict[str, np.ndarray]) -> None:
-    """Writes a checkpoint; the caller sees to it being whole.
+    """Writes a checkpoint; the caller makes sure that it is whole.
 
     Args:
         prefix: Where to write, without the .index; local or remote.
         tensors: {name: array}.
 
     Raises:
-        OSError: If the disk is full, and so on.
+        OSError: E.g. if the disk is full.
     """
     try:
-        # What TF1's Saver runs in its session.
+        # The operation that TF1's Saver runs in its session.
         tf.raw_ops.SaveV2(
             prefix=prefix,
             tensor_names=list(tensors),

@@ -20,12 +20,12 @@ FAMILIES = (
     roberta.FAMILY,
     roberta.XLM_FAMILY,
 )
-# That of Google's files, which name none.
+# The family of Google's files, which name none.
 DEFAULT = bert.FAMILY
 
 
 def of_type(model_type: Any) -> Family:
-    """Returns the family that is called so in config.json.
+    """Returns the family with this `model_type` in config.json.
 
     Raises:
         ValueError: If there is none.
@@ -48,18 +48,18 @@ def of_config(config: BertConfig | None) -> Family:
 def read_config(
     path: str, family: Family = DEFAULT, is_hugging_face: bool = False
 ) -> BertConfig:
-    """Reads a configuration of Hugging Face's form, or of Google's.
+    """Reads a configuration in Hugging Face's format or in Google's.
 
     Args:
         path: The JSON file.
-        family: That of a file which names none, as Google's do not.
+        family: The family of a file that names none, as Google's do not.
         is_hugging_face: Whether the weights beside it are in Hugging Face's
-            form: then so is a file which names none.
+            format: then the file is, too, even if it names no family.
 
     Raises:
-        ValueError: If it is missing or damaged, of another family than ours,
-            or has a key or a value that the family does not; the message
-            names the file.
+        ValueError: If it is missing or damaged, its family is not supported,
+            or the family does not know a key or a value; the message names the
+            file.
     """
     values = files.read_json(path, files.MAX_FOLDER_TEXT)
     with files.errors_named(path):
@@ -75,7 +75,7 @@ def config_of_google(shapes: dict[str, tuple[int, ...]]) -> BertConfig | None:
         shapes: {name: shape} of a TF1 checkpoint.
 
     Returns:
-        A `BertConfig`, or None where the tensors do not tell it.
+        A `BertConfig`, or None if the tensors are of no such release.
     """
     for family in FAMILIES:
         config = family.config_of_google and family.config_of_google(shapes)

@@ -1,7 +1,7 @@
 """ALBERT (Lan et al. 2020, arXiv 1909.11942): small embeddings, shared blocks.
 
-Its feed-forward layers have dropout behind them, as Google's do; transformers'
-never apply it.
+As in Google's code there is dropout after its feed-forward layers;
+transformers never applies it.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _DEFAULTS = {
     "intermediate_size": 16384,
 }
 _REQUIRED = {"inner_group_num": 1}
-# Of released configurations; nothing reads them.
+# Keys of released configurations that nothing reads.
 _IGNORED = {
     *("down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type"),
     "num_memory_blocks",

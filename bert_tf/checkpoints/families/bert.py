@@ -1,6 +1,6 @@
 """BERT: its configuration in JSON, its classes, its tensors in files.
 
-TinyBERT and SpanBERT are BERTs of their own sizes: their folders say "bert".
+TinyBERT and SpanBERT are BERTs of other sizes: their folders say "bert".
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _HUGGING_FACE_ONLY = _UNUSED_TINYBERT_KEYS | {
 }
 # The activations in Google's files, which call the first one "gelu".
 _GOOGLE_ACTIVATIONS = ("gelu_new", "linear", "relu", "tanh")
-# What google-research/bert has in its code and not in its configuration.
+# google-research/bert has this in its code, not in its configuration.
 _GOOGLE_LAYER_NORM_EPS = 1e-12
 
 
@@ -41,8 +41,8 @@ def _read_config(values: dict[str, Any]) -> BertConfig:
     """Reads Google's `bert_config.json` or Hugging Face's `config.json`.
 
     A dictionary with `model_type` (or another key that only Hugging Face
-    writes) is Hugging Face's, else Google's; they differ in what `gelu` means
-    and in the default of `type_vocab_size`.
+    writes) is Hugging Face's, otherwise Google's. They differ in what `gelu`
+    means and in the default of `type_vocab_size`.
     """
     fields = {"hidden_act": "gelu"} | configs.read_fields(
         values, "BERT", ignored=_UNUSED_GOOGLE_KEYS | _UNUSED_TINYBERT_KEYS
@@ -61,9 +61,9 @@ def _write_google_config(config: BertConfig) -> dict[str, Any]:
             f"{', '.join(_GOOGLE_ACTIVATIONS)} in Google's files: their gelu "
             "is the tanh form. Received: "
             f"hidden_act={config.hidden_act!r}. Give "
-            "--hidden_act=gelu_new to take the model as one of the tanh form: "
-            "Google's own releases, as Hugging Face has them, were trained "
-            "as such."
+            "--hidden_act=gelu_new to convert it as a model of the tanh form, "
+            "with which Google's own releases were trained, whatever their "
+            "copies at Hugging Face say."
         )
     if config.layer_norm_eps != _GOOGLE_LAYER_NORM_EPS:
         raise ValueError(
@@ -86,7 +86,7 @@ def encoder_names(prefix: str) -> dict[str, str]:
     """Returns the names of BERT's encoder in Hugging Face's files.
 
     Args:
-        prefix: What stands before them all, e.g. "bert".
+        prefix: The common first part of the names, e.g. "bert".
     """
     embeddings, layer = f"{prefix}.embeddings", f"{prefix}.encoder.layer.*"
     return {
@@ -110,7 +110,7 @@ def encoder_names(prefix: str) -> dict[str, str]:
 
 
 def google_names(names: dict[str, str]) -> dict[str, str]:
-    """Returns Google's names, of which Hugging Face's were made."""
+    """Returns Google's names, which Hugging Face's were made from."""
     return {
         keras: name.removesuffix(".weight")
         .replace(".layer.", ".layer_")
@@ -139,8 +139,8 @@ _GOOGLE = {
     **tables.google_logits("classifier/dense"),
     **tables.google_logits("token_classifier/dense"),
     **tables.google_logits("span/dense", "cls/squad/"),
-    # google-research/bert has no such head; in its files it is what a
-    # classifier of one output would be.
+    # google-research/bert has no such head. In its files it looks like a
+    # classifier with one output.
     **tables.google_logits("multiple_choice/dense"),
 }
 
@@ -169,7 +169,7 @@ FAMILY = Family(
     write_google_config=_write_google_config,
     prefix="bert.",
     bare_names=("embeddings.", "encoder.", "pooler."),
-    # As Google calls the weights of LayerNorm.
+    # Older files have Google's names for the weights of LayerNorm.
     old_names={r"\.gamma$": ".weight", r"\.beta$": ".bias"},
     buffers=("embeddings.position_ids", "embeddings.token_type_ids"),
     tied={

@@ -1,4 +1,4 @@
-"""config.json of Hugging Face, whose families call the fields otherwise."""
+"""Hugging Face's config.json, whose families use different keys."""
 
 import dataclasses
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from bert_tf import sizes
 from bert_tf.checkpoints import sentence_files
 from bert_tf.config import BertConfig
 
-# The fields of BERT's own configuration, by the names that they have there.
+# {key of the file: field} of BERT, which uses the fields' own names.
 BERT_FIELDS = {
     name: name
     for name in (
@@ -21,7 +21,7 @@ BERT_FIELDS = {
         *("layer_norm_eps", "is_decoder"),
     )
 }
-# Another name of transformers' for "gelu_new", by PyTorch's own function.
+# transformers' name for "gelu_new" computed by PyTorch's own function.
 _TANH_GELU = "gelu_pytorch_tanh"
 # Keys that do not describe the encoder. Those that describe the task (labels,
 # problem type) are read by `config_json`.
@@ -33,11 +33,11 @@ _NOT_ARCHITECTURE = {
     *("language", "name", "output_hidden_states", "output_past"),
     *("pad_token_id", "problem_type", "return_dict", "tokenizer_class"),
     *("torch_dtype", "transformers_version", "use_cache"),
-    # transformers 4.46 to 4.5x: how it has computed the attention.
+    # From transformers 4.46 to 4.5x: how it computed the attention.
     "_attn_implementation_autoset",
     *sentence_files.CROSS_ENCODER_KEYS,
 }
-# Keys that change what a model computes: those here have one value for each.
+# Keys that change what a model computes, with the one value that is supported.
 _REQUIRED_VALUES = {
     "add_cross_attention": False,
     "chunk_size_feed_forward": 0,
@@ -61,11 +61,12 @@ def read_fields(
         values: The contents of the file.
         name: What messages call the family.
         fields: {key of the file: field}.
-        ignored: Other keys, which nothing reads.
+        ignored: Other keys that are allowed and not read.
         required: {key: the only value that it may have}.
 
     Raises:
-        ValueError: If there is another key or value, or no `vocab_size`.
+        ValueError: If there is an unknown key, a value that is not supported,
+            or no `vocab_size`.
     """
     required = _REQUIRED_VALUES | dict(required or {})
     for key, value in required.items():
@@ -97,7 +98,7 @@ def read_fields(
 
 
 def of_family(model_type: str, fields: Mapping[str, Any]) -> BertConfig:
-    """Returns a configuration with what all models of a family have alike."""
+    """Returns a configuration that starts from its family's common values."""
     alike = sizes.FAMILIES[model_type]
     return BertConfig(**({"model_type": model_type} | alike | dict(fields)))
 
@@ -105,7 +106,7 @@ def of_family(model_type: str, fields: Mapping[str, Any]) -> BertConfig:
 def write(
     config: BertConfig, fields: Mapping[str, str] = BERT_FIELDS
 ) -> dict[str, Any]:
-    """Returns the contents of a config.json, without what tells the task.
+    """Returns the contents of a config.json, without the task's keys.
 
     Args:
         config: The `BertConfig`.
@@ -114,21 +115,21 @@ def write(
     values = {"model_type": config.model_type}
     for key, field in fields.items():
         value = getattr(config, field)
-        # As in Hugging Face's own, where it is true.
+        # As in Hugging Face's own files, only if it is true.
         if field != "is_decoder" or value:
             values[key] = value
     return values
 
 
 def check(config: BertConfig, read: BertConfig) -> None:
-    """Checks that a configuration is what its own config.json says.
+    """Checks that config.json can express a configuration.
 
     Args:
-        config: What was written.
-        read: What the file is read as.
+        config: The configuration that was written.
+        read: The configuration that was read from it.
 
     Raises:
-        ValueError: If a field is none of the family's.
+        ValueError: If they differ in a field.
     """
     for field in dataclasses.fields(config):
         value, found = (getattr(each, field.name) for each in (config, read))

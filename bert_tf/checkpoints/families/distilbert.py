@@ -29,7 +29,7 @@ _FIELDS = {
     "qa_dropout": "span_dropout_prob",
     "seq_classif_dropout": "classifier_dropout_prob",
 }
-# How the position embeddings began; they are weights like any other.
+# Unused: however they were initialised, position embeddings are weights.
 _IGNORED = ("sinusoidal_pos_embds", "tie_weights_")
 _LAYER = "distilbert.transformer.layer.*"
 _NAMES = {

@@ -1,7 +1,7 @@
 """ELECTRA (Clark et al. 2020, arXiv 2003.10555): two nets, no pooler.
 
 The discriminator is the encoder that is tuned; the generator is an encoder
-with a masked-LM head. In Hugging Face's form each has a folder of its own.
+with a masked-LM head. In Hugging Face's format each has its own folder.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from bert_tf.checkpoints.parts import TOKEN_CLASSIFIER
 from bert_tf.config import BertConfig
 
 _FIELDS = configs.BERT_FIELDS | {"embedding_size": "embedding_size"}
-# transformers' defaults, where they are not BERT's.
+# transformers' defaults that differ from BERT's.
 _DEFAULTS = {
     "embedding_size": 128,
     "hidden_size": 256,
     "num_attention_heads": 4,
     "intermediate_size": 1024,
 }
-# The hidden layer of multiple choice.
+# The hidden layer of the multiple-choice head.
 _SUMMARY = {
     "summary_type": "first",
     "summary_use_proj": True,
@@ -51,7 +51,7 @@ _NAMES = bert.encoder_names("electra") | {
 }
 
 
-# Google's releases have both nets; their embeddings are the same.
+# Google's releases have both nets, which share their embeddings.
 _GOOGLE = {
     **bert.google_names(bert.encoder_names("electra")),
     "embeddings/projection": "electra/embeddings_project",
@@ -66,9 +66,9 @@ _OTHER_NETS = dict.fromkeys(
 def _config_of_google(
     shapes: dict[str, tuple[int, ...]],
 ) -> BertConfig | None:
-    """Reads the sizes off the discriminator: a release has no file of them.
+    """Derives the sizes from the discriminator: a release has no config file.
 
-    Its code has a head for every 64 of the hidden size.
+    Google's code uses one attention head for every 64 hidden units.
     """
     layer = f"{_GOOGLE['layer_*/intermediate']}/kernel"
     words, positions, segments, inner = (
@@ -106,7 +106,7 @@ def _read_config(values: dict[str, Any]) -> BertConfig:
         *(values, "ELECTRA", _FIELDS, ("summary_last_dropout",), _SUMMARY)
     )
     if fields["embedding_size"] == fields["hidden_size"]:
-        # Embeddings of that width have no dense layer behind them.
+        # Embeddings of that width are not projected.
         fields["embedding_size"] = None
     return configs.of_family("electra", fields)
 

@@ -1,6 +1,6 @@
-"""What a family of models is made of: a plain description, and its table.
+"""Describes a family of models: plain data and a table of its tensors.
 
-Shapes are those of the Keras variables, whose names every family shares.
+Shapes are those of the Keras variables, whose names all families share.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from bert_tf.config import BertConfig
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """What a tensor is called in files of one format, and how it lies there."""
+    """The name and the layout of a tensor in files of one format."""
 
     name: str
     transform: Transform = IDENTITY
@@ -27,16 +27,16 @@ class Stored:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tensor:
-    """A tensor of the model and where it is in files.
+    """A tensor of the model, and how files store it.
 
     Args:
         part: One of `parts`.
         keras: The end of the Keras variable's path.
         shape: Shape of the Keras variable.
         hugging_face: In a model.safetensors; the name has the `prefix`.
-        google: In a TF1 checkpoint; None in a family that has none.
-        first_row: Of the position embeddings, the row of the first position;
-            None of all other tensors.
+        google: In a TF1 checkpoint; None if the family has none.
+        first_row: The row of the first position in the position embeddings;
+            None for all other tensors.
     """
 
     part: str
@@ -47,14 +47,14 @@ class Tensor:
     first_row: int | None = None
 
     def stored(self, file_format: str) -> Stored:
-        """Returns what it is in files of `GOOGLE` or `HUGGING_FACE`.
+        """Returns how files of `GOOGLE` or `HUGGING_FACE` store it.
 
         Raises:
             ValueError: If the family has no such files.
         """
         stored = self.google if file_format == GOOGLE else self.hugging_face
         if stored is None:
-            raise ValueError(f"{self.keras}: is in no files of Google's form.")
+            raise ValueError(f"{self.keras}: is not stored in Google's format.")
         return stored
 
     def name(self, file_format: str) -> str | None:
@@ -69,39 +69,38 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Family:
-    """A family of models, as its files have it.
+    """A family of models, and how its files describe them.
 
     Args:
-        model_type: What its config.json says that it is.
+        model_type: Its name in config.json.
         architectures: {class of transformers: its parts}. Several heads may
             be stored under one name: the class tells which one it is.
-        bare_architecture: The class without a head.
+        bare_architecture: The class that has no head.
         tensors: Function of a `BertConfig` and the outputs of a (token)
             classifier; yields the `Tensor` of every variable, in order.
         read_config: Function of the contents of a config.json, or of a
             `google_config_file`, a dictionary; returns the `BertConfig`.
-            Raises `ValueError` for a key or a value that it does not know.
+            Raises `ValueError` for an unknown key or value.
         write_config: The inverse for config.json.
-        google_config_file: The file beside a TF1 checkpoint; None in a family
-            that has none.
+        google_config_file: The file beside a TF1 checkpoint; None if the
+            family has none.
         config_of_google: Function of {name: shape} of a TF1 checkpoint without
-            that file; returns its configuration, None for another family's.
-            None in a family whose releases have the file.
+            that file; returns its configuration, or None if it is of another
+            family. None if the family's releases have the file.
         write_google_config: The inverse of `read_config` for that file. Raises
-            `ValueError` for what it cannot express. None in a family that is
-            only read.
-        prefix: What Hugging Face's names begin with, but in files of the
+            `ValueError` for what the file cannot express. None if the family
+            is never written in Google's format.
+        prefix: What Hugging Face's names begin with, except in files of the
             `bare_architecture`.
         bare_names: Beginnings of the names that lack the prefix there.
-        old_names: {pattern: replacement} of what older files call otherwise.
-        buffers: Names, without the prefix, of what is no weight.
+        old_names: {pattern: replacement} for the names in older files.
+        buffers: Names, without the prefix, of tensors that are not weights.
         tied: {name: name of the same tensor}; some files hold it twice.
-        other_nets: {beginning of a name: the net that it is of}, where a file
-            holds more than the model.
-        own_dropouts: {part: key of config.json} of heads in front of which
-            there is a dropout that is a field of the family's configuration,
-            `classifier_dropout_prob`. Of others the key is
-            "classifier_dropout".
+        other_nets: {beginning of a name: its net}, if files hold other nets
+            besides the model.
+        own_dropouts: {part: key of config.json} of heads whose dropout is the
+            configuration's `classifier_dropout_prob`. For other heads the key
+            is "classifier_dropout".
     """
 
     model_type: str
@@ -145,8 +144,8 @@ class Family:
     def architecture_of(self, parts: Collection[str]) -> str:
         """Returns the class of transformers for a model with these parts.
 
-        Models for tokens and spans also have a pooler, which they do not use
-        and their class does not have.
+        Models for tokens and spans also have a pooler. They do not use it, and
+        their class has none.
         """
         for architecture, its_parts in self.architectures.items():
             if set(its_parts) == set(parts) or (
@@ -159,9 +158,9 @@ class Family:
         )
 
     def table_name(self, name: str) -> str | None:
-        """Returns the table's name for one in a file of Hugging Face's.
+        """Returns the table's name for a name in a file of Hugging Face's.
 
-        None for a buffer, which is no weight.
+        None for a buffer, which is not a weight.
         """
         if name.removeprefix(self.prefix) in self.buffers:
             return None
@@ -172,7 +171,7 @@ class Family:
         return name
 
     def file_name(self, name: str, architecture: str) -> str:
-        """Returns the name that files of this class have for the table's."""
+        """Returns the name in files of a class for a name in the table."""
         if architecture == self.bare_architecture:
             return name.removeprefix(self.prefix)
         return name

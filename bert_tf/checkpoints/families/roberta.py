@@ -1,8 +1,8 @@
 """RoBERTa and XLM-RoBERTa: positions counted from the ids, one segment.
 
 Liu et al. 2019 (arXiv 1907.11692), Conneau et al. 2020 (arXiv 1911.02116). The
-masked-LM head has the model's activation, as in fairseq; transformers has
-there "gelu" whatever the configuration says.
+masked-LM head has the model's activation, as in fairseq; transformers uses
+"gelu" there, whatever the configuration says.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from bert_tf.checkpoints.parts import TOKEN_CLASSIFIER
 from bert_tf.config import BertConfig
 
 _FIELDS = configs.BERT_FIELDS | {"pad_token_id": "padding_idx"}
-# transformers' defaults, where they are not the released models'.
+# transformers' defaults that differ from the values of the released models.
 _DEFAULTS = {"type_vocab_size": 2, "layer_norm_eps": 1e-12, "padding_idx": 1}
 _NAMES = bert.encoder_names("roberta") | {
     "pooler/dense": "roberta.pooler.dense",
@@ -46,7 +46,7 @@ def _read_config(values: dict[str, Any]) -> BertConfig:
         fields["padding_idx"],
     )
     if type(rows) is int and type(padding_idx) is int:
-        # The first rows are no token's.
+        # The rows up to `padding_idx` belong to no position.
         fields["max_position_embeddings"] = rows - padding_idx - 1
     model_type = values.get("model_type", "roberta")
     return configs.of_family(model_type, fields)

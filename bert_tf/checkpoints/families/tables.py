@@ -1,6 +1,6 @@
 """The table of a family: the variables of its models, and their names.
 
-Which variables there are follows from the configuration, whatever the family.
+The configuration tells which variables there are, the family their names.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from bert_tf.config import BertConfig
 
 _POSITION_EMBEDDINGS = "embeddings/position_embeddings"
 
-# {variable, or the layer of several: its name in files}. The number of a block
-# is "*" in both. The leaves of a layer have the endings below.
+# {variable or layer: its name in files}. "*" stands for the number of a block
+# in both. To a layer's name each of its variables adds an ending from below.
 Names: TypeAlias = Mapping[str, str | Stored]
 
 _LEAVES = {
@@ -45,11 +45,11 @@ def make(
     """Yields the table of a family.
 
     Args:
-        config: The `BertConfig` that tells the shapes.
+        config: The `BertConfig` that gives the shapes.
         num_labels: Outputs of the (token) classifier.
-        hugging_face: The names in Hugging Face's files. What has none is in
-            no model of the family.
-        google: Those in a TF1 checkpoint; None in a family that has none.
+        hugging_face: The names in Hugging Face's files. A variable without a
+            name is in no model of the family.
+        google: The names in a TF1 checkpoint; None if the family has none.
     """
     for part, keras, shape in _variables(config, num_labels):
         stored = _stored(keras, hugging_face, HUGGING_FACE)
@@ -67,7 +67,7 @@ def make(
 
 
 def google_logits(layer: str, scope: str = "") -> Names:
-    """Returns the names of an outermost head, which lies `[out, in]`."""
+    """Returns the names of an output layer, which is stored `[out, in]`."""
     return {
         f"{layer}/kernel": Stored(f"{scope}output_weights", TRANSPOSE),
         f"{layer}/bias": Stored(f"{scope}output_bias"),
@@ -127,7 +127,7 @@ def _layer(part, name, *sizes):
 
 
 def _stored(keras, names, file_format):
-    """Returns the `Stored` of a variable, None where it has no name."""
+    """Returns the `Stored` of a variable, None if it has no name."""
     block, _, rest = keras.partition("/")
     number = block.removeprefix("layer_")
     if number != block:

@@ -1,9 +1,9 @@
-"""Learns the merges of byte-level BPE from text, by `tokenizers`.
+"""Learns the merges of byte-level BPE from text, with `tokenizers`.
 
-As GPT-2's and RoBERTa's were learned: from the 256 bytes on, the pair of
-neighbours in a word that occurs most often is merged, again and again (Sennrich
-et al. 2016; Radford et al. 2019, section 2.2). The special tokens have the
-places of RoBERTa's: four first, the mask last.
+As for GPT-2 and RoBERTa: starting from the 256 bytes, the pair of neighbours in
+a word that occurs most often is merged, again and again (Sennrich et al. 2016;
+Radford et al. 2019, section 2.2). The special tokens are placed as in RoBERTa:
+four first, the mask last.
 """
 
 import json
@@ -17,7 +17,7 @@ from bert_tf.text.vocabulary import ROBERTA
 from bert_tf.text.vocabulary import Vocabulary
 
 _FIRST = (ROBERTA.cls, ROBERTA.pad, ROBERTA.sep, ROBERTA.unk)
-# A pair that occurs once is no more than the spelling of one word.
+# A pair that occurs once is only the spelling of one word.
 _MIN_PAIR_COUNT = 2
 _MIN_VOCAB_SIZE = len(ROBERTA.names) + len(bpe_files.BYTES) + 1
 
@@ -27,15 +27,15 @@ def learn(
     vocab_size: int,
     names: Iterable[str],
 ) -> BpeSpec:
-    """Learns the tokenizer of texts. The same texts give the same one.
+    """Learns a tokenizer from texts; the same texts give the same tokenizer.
 
     Args:
-        batches: Lists of lines of text, UTF-8. As where records are made,
-            white space round a line is one space before it, but for the first
-            one and those after a blank line.
+        batches: Lists of lines of text, UTF-8. As in records, white space
+            around a line is replaced by one space before it; the first line and
+            lines after a blank one have none.
         vocab_size: Number of entries, special tokens included. There are fewer
-            where the text is too short for so many.
-        names: What the texts are from; the error names it.
+            if the text is too short.
+        names: The sources of the texts, for error messages.
 
     Returns:
         The spec of the tokenizer.
@@ -48,12 +48,12 @@ def learn(
         import tokenizers
     except ImportError as error:
         raise ValueError(
-            "Byte-level BPE is learned by `tokenizers`, which is not "
+            "Learning byte-level BPE needs `tokenizers`, which is not "
             "installed: pip install 'bert_tf[tokenizers]'."
         ) from error
     if vocab_size < _MIN_VOCAB_SIZE:
         raise ValueError(
-            f"`vocab_size` must be at least {_MIN_VOCAB_SIZE} of byte-level "
+            f"`vocab_size` must be at least {_MIN_VOCAB_SIZE} for byte-level "
             "BPE: special tokens, 256 bytes and a merge. "
             f"Received: vocab_size={vocab_size}."
         )
@@ -73,8 +73,8 @@ def learn(
     merges = bpe_files.parse_merges(learned["model"]["merges"])
     if not merges:
         raise ValueError(
-            f"There is no word in {', '.join(names)} of which two bytes occur "
-            "twice."
+            f"The words in {', '.join(names)} must have a pair of bytes that "
+            "occurs twice. Received: none."
         )
     tokens = (*_FIRST, *tokenizer_json.tokens_of(learned), ROBERTA.mask)
     vocabulary = Vocabulary(tokens=tokens, special=ROBERTA, is_wordpiece=False)

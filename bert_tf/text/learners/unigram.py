@@ -1,8 +1,8 @@
-"""Learns ALBERT's unigram pieces from text, by `sentencepiece`.
+"""Learns ALBERT's unigram pieces from text, with `sentencepiece`.
 
 Kudo 2018, "Subword regularization" (arXiv 1804.10959). Texts are folded as the
 tokenizer folds them, and normalised by SentencePiece's NFKC. The special tokens
-have the places of google-research/albert: <pad>, <unk>, [CLS], [SEP], [MASK].
+are placed as in google-research/albert: <pad>, <unk>, [CLS], [SEP], [MASK].
 """
 
 import io
@@ -18,12 +18,12 @@ from bert_tf.text.tokenizers import unigram_files
 from bert_tf.text.tokenizers.unigram import UnigramSpec
 from bert_tf.text.vocabulary import ALBERT
 
-# Of more text than this a sample is learned from: a million sentences of
-# English take some 3 GB and minutes.
+# More sentences than this are sampled: a million in English need some 3 GB and
+# minutes.
 MAX_SENTENCES = 1_000_000
-# SentencePiece passes over longer ones without a word.
+# SentencePiece silently skips longer ones.
 _MAX_SENTENCE_BYTES = 1 << 16
-# What each thread adds up depends on their number, and so do the last digits.
+# Fixed: the order of summation, and so the last digits, depend on it.
 _NUM_THREADS = 4
 _SEED = 12345
 
@@ -34,15 +34,15 @@ def learn(
     do_lower_case: bool,
     names: Iterable[str],
 ) -> UnigramSpec:
-    """Learns the tokenizer of texts. The same texts give the same one.
+    """Learns a tokenizer from texts; the same texts give the same tokenizer.
 
     Args:
         batches: Lists of lines of text, UTF-8.
         vocab_size: Number of entries, special tokens included. There are fewer
-            where the text is too short for so many.
-        do_lower_case: Whether texts lose case and accents; else they keep
+            if the text is too short.
+        do_lower_case: Whether texts lose case and accents; otherwise they keep
             both.
-        names: What the texts are from; the error names it.
+        names: The sources of the texts, for error messages.
 
     Returns:
         The spec of the tokenizer.
@@ -55,7 +55,7 @@ def learn(
         import sentencepiece
     except ImportError as error:
         raise ValueError(
-            "Unigrams are learned by `sentencepiece`, which is not installed: "
+            "Learning unigrams needs `sentencepiece`, which is not installed: "
             "pip install 'bert_tf[tokenizers]'."
         ) from error
     lines = _folded(batches, do_lower_case)
@@ -93,7 +93,7 @@ def learn(
                 f"Received: vocab_size={vocab_size}."
             ) from error
         raise ValueError(
-            "`sentencepiece` learns nothing of "
+            "`sentencepiece` cannot learn from "
             f"{', '.join(names)} with vocab_size={vocab_size}: {error}"
         ) from error
     model = sentencepiece_model.parse(written.getvalue())
@@ -123,7 +123,7 @@ def _folded(
     )
     for batch in batches:
         for line in fold(tf.constant(batch, tf.string)).numpy():
-            # A long line is several: white space parts the pieces anyway.
+            # A long line is split: no piece extends over white space anyway.
             yield from _parts(line.decode())
 
 
@@ -131,7 +131,7 @@ def _parts(line: str) -> Iterator[str]:
     words: list[str] = []
     size = 0
     for word in line.split():
-        # A "word" as long as this is none.
+        # A "word" as long as this is not a word.
         num_bytes = 1 + len(word.encode())
         if num_bytes > _MAX_SENTENCE_BYTES:
             continue

@@ -2,9 +2,9 @@
 
 Pieces are learned from the bottom up as in byte-pair encoding (Sennrich et
 al. 2016): beginning with characters, the most frequent pair of neighbours in
-a word becomes a piece, again and again. A quarter more pieces than wanted is
-learned; those stay that the tokenizer, which always takes the longest piece
-that fits, then uses most.
+a word becomes a piece, again and again. A quarter more pieces than wanted are
+learned. The tokenizer always takes the longest piece that fits; the pieces that
+it then uses most are kept.
 
 tensorflow_text has a learner too (`tools.wordpiece_vocab`), which works from
 the top down. On 50 MB of Wikipedia it had not finished after ten minutes on
@@ -30,20 +30,21 @@ from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import wordpiece
 
 _BLOCK_BYTES = 4 * 2**20
-# Bounds of the memory: words whose counts are kept, and words learned from.
+# Memory bounds: words whose counts are kept, and words learned from.
 _MAX_COUNTED_WORDS = 2_000_000
 _MAX_LEARNED_WORDS = 500_000
 
-# A character that makes up this share of the text must be in the vocabulary;
-# rarer ones are while the characters take no more than that share of it.
+# A character that makes up this share of the text must be in the vocabulary.
+# Rarer ones are added while the characters take no more than the second share
+# of the vocabulary.
 _COMMON_CHARACTER_SHARE = 1e-6
 _MAX_CHARACTERS_SHARE = 0.05
 
 _SURPLUS = 1.25
-# A pair that occurs once is no more than the spelling of one word.
+# A pair that occurs once is only the spelling of one word.
 _MIN_PAIR_COUNT = 2
 
-# Longer words the tokenizer does not know in any vocabulary.
+# Longer words are unknown to the tokenizer with any vocabulary.
 _MAX_WORD_BYTES = 4 * wordpiece.MAX_CHARS_PER_WORD
 
 _logger = logging.getLogger(__name__)
@@ -55,17 +56,17 @@ def count_words(
     progress: Callable[[int], object] | None = None,
     max_bad_lines: int = 0,
 ) -> collections.Counter[str]:
-    """Counts the words of text files, whose lines are text (`count_texts`).
+    """Counts the words of text files, as `count_texts` does.
 
     Args:
-        paths: The files, UTF-8, local or not, plain or compressed.
+        paths: The files, UTF-8, local or remote, plain or compressed.
         do_lower_case: Whether to lower-case and to drop the accents.
         progress: Called with the number of bytes done after every block.
         max_bad_lines: How many lines may be left out, with a warning, because
             they are not UTF-8.
 
     Returns:
-        As of `count_texts`.
+        A `collections.Counter`, as from `count_texts`.
 
     Raises:
         ValueError: If a file is empty, more lines than `max_bad_lines` are not
@@ -84,9 +85,9 @@ def read_lines(
     """Yields the lines of text files in lists, in bounded memory.
 
     Args:
-        paths: As of `count_words`.
-        progress: As of `count_words`.
-        max_bad_lines: As of `count_words`.
+        paths: As in `count_words`.
+        progress: As in `count_words`.
+        max_bad_lines: As in `count_words`.
 
     Raises:
         ValueError: If a file is empty, or more lines than `max_bad_lines` are
@@ -113,17 +114,17 @@ def count_texts(
 ) -> collections.Counter[str]:
     """Counts the words of texts, in bounded memory.
 
-    Where there are more different words than fit, the rare ones are dropped
-    from time to time.
+    If there are more different words than fit, the rare ones are dropped from
+    time to time.
 
     Args:
         batches: Lists of texts, which are split together.
         do_lower_case: Whether to lower-case and to drop the accents.
-        names: What the texts are from; the error names it.
+        names: The sources of the texts, for error messages.
 
     Returns:
-        `collections.Counter` of words. Words that the tokenizer holds for too
-        long are left out.
+        `collections.Counter` of words. Words that are too long for the
+        tokenizer are left out.
 
     Raises:
         ValueError: If there is no word, or each is too long.
@@ -154,7 +155,7 @@ def count_texts(
 def learn_vocabulary(
     word_counts: Mapping[str, int], vocab_size: int
 ) -> vocabulary_lib.Vocabulary:
-    """Learns the vocabulary of the words.
+    """Learns a vocabulary from counted words.
 
     The same counts give the same vocabulary. The special tokens come first,
     then the characters, each alone and (where it was seen so) continuing a
@@ -162,8 +163,8 @@ def learn_vocabulary(
 
     Args:
         word_counts: Dictionary from words to their counts.
-        vocab_size: Number of entries. There are fewer where the text is too
-            short for so many.
+        vocab_size: Number of entries. There are fewer if the text is too
+            short.
 
     Returns:
         A `Vocabulary`.
@@ -183,7 +184,7 @@ def learn_vocabulary(
     learned = _learn_pieces(words, characters, int(room * _SURPLUS))
     if len(learned) > room:
         used, _, _ = _use(words, [*characters, *learned])
-        # The sort is stable: of two equals, the one learned first stays.
+        # The sort is stable: equals stay in the order learned.
         learned.sort(key=lambda piece: -used[piece])
         learned = learned[:room]
     return vocabulary_lib.Vocabulary(
@@ -194,17 +195,17 @@ def learn_vocabulary(
 def measure(
     vocabulary: vocabulary_lib.Vocabulary, word_counts: Mapping[str, int]
 ) -> tuple[float, float]:
-    """Returns (pieces a word, share of unknown words) over counted words."""
+    """Returns (pieces per word, share of unknown words) over counted words."""
     _, num_pieces, num_unknown = _use(word_counts.items(), vocabulary.tokens)
     num_words = sum(word_counts.values())
     return num_pieces / num_words, num_unknown / num_words
 
 
 def _read_blocks(path):
-    """Yields the file in blocks, with the numbers of their first lines.
+    """Yields (number of its first line, block) for the blocks of a file.
 
-    A block ends at the end of a line; in a text without lines, of a word; in
-    one without either, of a character, after what is too long for a word.
+    A block ends with a line. In a text without line ends it ends with a word;
+    without white space, with a character, once it is too long for a word.
     """
     line = 1
     rest = b""
@@ -212,7 +213,7 @@ def _read_blocks(path):
     with contextlib.closing(files.open_bytes(path)) as stream:
         while read := _read(stream, path):
             if is_empty:
-                # No text, but a character to byte-level BPE.
+                # Not text, but byte-level BPE would take it for a character.
                 read = read.removeprefix(codecs.BOM_UTF8)
             is_empty = False
             block = rest + read
@@ -230,10 +231,10 @@ def _read_blocks(path):
 
 
 def _last_character(block):
-    """Returns where the last character of a block begins; 0 in a word."""
+    """Returns where the last character begins; 0 if it may be in a word."""
     if len(block) <= _MAX_WORD_BYTES:
         return 0
-    # The others of its bytes begin with the bits 10. Not UTF-8, if many do.
+    # Its other bytes begin with the bits 10; four of them are not UTF-8.
     for end in range(len(block) - 1, len(block) - 5, -1):
         if block[end] & 0xC0 != 0x80:
             return end
@@ -262,7 +263,7 @@ def _good_lines(path, first_line, block, bad):
 
 
 def _choose_characters(words, room):
-    """Returns the pieces of one character, those of the commonest first."""
+    """Returns the pieces of one character, the commonest characters first."""
     counts: collections.Counter[str] = collections.Counter()
     continuing = set()
     for word, count in words:
@@ -317,7 +318,7 @@ def _learn_pieces(words, characters, num_pieces):
             words_with[left << 32 | right].append(index)
 
     def entry(pair):
-        # Of pairs of one count the first in code point order is merged.
+        # Of pairs with the same count, the first in code point order is merged.
         left, right = tokens[pair >> 32], tokens[pair & 0xFFFFFFFF]
         return -counts[pair], left, right, pair
 
@@ -327,8 +328,8 @@ def _learn_pieces(words, characters, num_pieces):
         negative_count, left_token, right_token, pair = heapq.heappop(queue)
         if counts[pair] < _MIN_PAIR_COUNT:
             continue
-        # The queue is not searched when a count changes: one that has risen
-        # is in it again, one that has fallen is put back now.
+        # The queue is not searched when a count changes. If it rose, the pair
+        # is in the queue again; if it fell, the pair is put back now.
         if counts[pair] != -negative_count:
             if counts[pair] < -negative_count:
                 heapq.heappush(queue, entry(pair))
@@ -337,7 +338,7 @@ def _learn_pieces(words, characters, num_pieces):
         size = len(token.removeprefix(continuation).encode("utf-8"))
         if size > vocabulary_lib.MAX_ENTRY_BYTES:
             continue
-        # Two different pairs may spell one piece.
+        # Two different pairs may spell the same piece.
         if token not in ids:
             ids[token] = len(tokens)
             tokens.append(token)
@@ -380,11 +381,11 @@ def _use(words, pieces):
 
     Args:
         words: List of (word, count).
-        pieces: The entries that there are.
+        pieces: The entries of the vocabulary.
 
     Returns:
-        {piece: its uses}, number of all pieces, number of unknown words; an
-        unknown word is one piece.
+        {piece: number of uses}, number of all pieces, number of unknown words;
+        an unknown word is one piece.
     """
     texts, counts = zip(*words)
     ids = wordpiece.make_splitter(pieces).tokenize(tf.constant(texts))

@@ -1,12 +1,12 @@
 r"""Byte-level BPE, the tokenizer of GPT-2 and RoBERTa as TensorFlow operations.
 
-    split    words, numbers, punctuation, each with one space before it; the
-             whole text, white space too, is in one word or another
+    split    into words, numbers and punctuation, each with a space before it;
+             every character of the text, even white space, is in some word
     bytes    every byte of a word is an entry of the vocabulary
-    merge    of a word's pairs of neighbours the one that was learned first,
-             everywhere in the word, until it has none that was learned
+    merge    among the pairs of neighbours in a word, the one that was learned
+             first, everywhere in the word; again, until none is left
 
-After Radford et al. 2019, section 2.2; ids and offsets are those of Hugging
+Follows Radford et al. 2019, section 2.2; ids and offsets are those of Hugging
 Face's `tokenizers` (0.23). Every step works on all words of a batch at once and
 keeps nothing between calls.
 """
@@ -47,20 +47,20 @@ _NUMBER = (
     r"\x{16130}-\x{16139}\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}"
     r"\x{1e5f1}-\x{1e5fa}"
 )
-# GPT-2's expression looks ahead, so that the last white space before a word is
-# left to it; RE2 cannot, and the place is marked first.
+# GPT-2's expression looks ahead to leave the last white space before a word to
+# that word. RE2 cannot look ahead, so the place is marked first.
 _LAST_WHITE_SPACE = rf"([{WHITE_SPACE}])([{WHITE_SPACE}][^{WHITE_SPACE}])"
 _WORD = (
     rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{_LETTER}]+| ?[{_NUMBER}]+"
     rf"| ?[^{WHITE_SPACE}{_LETTER}{_NUMBER}]+|[{WHITE_SPACE}]+"
 )
-# Longer words, in bytes, are merged apart: they take many rounds.
+# Words of more bytes are merged separately: they take many rounds.
 _MAX_SHORT = 32
-# Of a symbol that was merged with the one before it.
+# Marks a symbol that was merged with the one before it.
 _GONE = np.int64(-1)
 # More than there are places in a batch.
 _ORDERS = 1 << 32
-# As many as TensorFlow's operation takes.
+# The most hash values that TensorFlow's operation takes.
 _HASHES = (1 << 63) - 1
 
 
@@ -74,9 +74,9 @@ class BpeSpec:
             merge.
         merges: Pairs of entries, in the order in which they were learned.
         add_prefix_space: Put a space before a text that does not begin with
-            one, so that its first word is spelled as any other.
-        trim_offsets: Leave the spaces that pieces begin and end with out of
-            their offsets.
+            one, so that its first word is spelled like any other.
+        trim_offsets: Exclude the spaces at both ends of pieces from their
+            offsets.
 
     Raises:
         ValueError: If an entry is missing.
@@ -129,7 +129,7 @@ class BpeSpec:
         return BpeTokenizer(self)
 
     def __reduce__(self):
-        # Without what is computed once: it holds tensors.
+        # Without the cached properties: they hold tensors.
         values = [
             getattr(self, field.name) for field in dataclasses.fields(self)
         ]
@@ -137,7 +137,7 @@ class BpeSpec:
 
     @functools.cached_property
     def spellings(self) -> tuple[bytes, ...]:
-        """What each entry adds to a text; special tokens as they are."""
+        """What each entry adds to a text; special tokens are as they are."""
         return tuple(map(bpe_files.to_bytes, self.vocabulary.tokens))
 
     @functools.cached_property
@@ -149,7 +149,7 @@ class BpeSpec:
         return np.array([text.startswith(b" ") for text in self.spellings])
 
     def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
-        # As in fairseq: what stands behind a space. The first word of a
+        # As in fairseq: an entry that begins with a space. The first word of a
         # sequence follows a special token.
         return tf.gather(self._starts_word, ids)
 
@@ -180,26 +180,28 @@ class BpeSpec:
 
 
 class _Tables:
-    """The merges as tensors. R is their number, V that of the entries.
+    """The merges as tensors. There are R merges and V entries.
 
     Attributes:
         num_entries: V.
-        no_rank: R, where there is no merge.
+        no_rank: R, the rank of a pair that is not merged.
         symbols: int64 `[256]`: the ids of bytes; V for the one that ends words.
-        byte_ranks: int32 `[65536]`: of two bytes, `256 * first + second`.
-        pairs: int64 `[R + 1]`, sorted: `(V + 1) * first + second` of merges'
-            ids, and the largest number.
-        ranks: int32 `[R + 1]`, of the same: their places in the order.
+        byte_ranks: int32 `[65536]`: the rank of the bytes first and second, at
+            `256 * first + second`.
+        pairs: int64 `[R + 1]`, sorted: `(V + 1) * first + second` of the ids of
+            each merge, and the largest number.
+        ranks: int32 `[R + 1]`: the ranks of these pairs, which are their places
+            in the order of learning.
         results: int64 `[R + 1]`, by rank: the entry that a merge makes.
-        is_early: bool `[R + 1]`, by rank: whether what it makes is merged by
-            one that comes before it, which there is where two merges make one
-            entry; None if none is.
-        block_size: The bytes of two longest entries.
-        hashes: int64 `[K]`, sorted: of the words that are merged to one entry.
+        is_early: bool `[R + 1]`, by rank: whether an earlier merge uses what
+            this one makes, which happens where two merges make the same entry.
+            None if this never happens.
+        block_size: Twice the bytes of the longest entry that a merge makes.
+        hashes: int64 `[K]`, sorted: the hashes of words that become one entry.
         words: string `[K]`, in that order.
         word_ids: int64 `[K]`: their ids.
         lengths: int32 `[V]`: the bytes of every entry.
-        spaces_before, spaces_behind: int32 `[V]`: spaces in them.
+        spaces_before, spaces_behind: int32 `[V]`: the spaces at their ends.
     """
 
     def __init__(self, spec):
@@ -212,7 +214,7 @@ class _Tables:
         merges = np.array(
             [(ids[a], ids[b], ids[a + b]) for a, b in spec.merges], np.int64
         )
-        # Of a pair that is there twice the later one counts.
+        # If a pair occurs twice, the later one counts.
         pairs = (self.num_entries + 1) * merges[::-1, 0] + merges[::-1, 1]
         pairs, places = np.unique(pairs, return_index=True)
         ranks = self.no_rank - 1 - places
@@ -233,7 +235,7 @@ class _Tables:
         lengths = np.array([len(text) for text in texts], np.int32)
         self.block_size = 2 * int(lengths[merges[:, 2]].max())
 
-        # The operations run on the CPU alone, in whatever graph.
+        # Not in a graph, and on the CPU: the operations only run there.
         with tf.init_scope(), tf.device("CPU:0"):
             self.symbols = tf.constant(symbols)
             self.pairs = tf.constant(pairs)
@@ -256,8 +258,8 @@ class _Tables:
             words = tf.constant(np.array(texts, object)[word_ids], tf.string)
             pieces = _merge(words, self, is_long=True)
             is_one = pieces.row_lengths().numpy() == 1
-            # Of two words with one hash, the first is here; the other one is
-            # merged whenever it comes.
+            # Of words with the same hash only the first is here; the others are
+            # merged whenever they come.
             hashes, places = np.unique(
                 _hash(words).numpy()[is_one], return_index=True
             )
@@ -299,8 +301,9 @@ class BpeTokenizer(tf.Module):
     ) -> tuple[tf.RaggedTensor, offsets_lib.Offsets]:
         """Returns what `tokenize` does, and where the pieces come from.
 
-        A piece that is part of a character has the range of the character. One
-        of spaces alone has an empty range behind them, if offsets are trimmed.
+        A piece that is part of a character has the range of the character. A
+        piece of only spaces has an empty range after them if offsets are
+        trimmed.
 
         Args:
             texts: string `[batch]`, UTF-8.
@@ -316,7 +319,7 @@ class BpeTokenizer(tf.Module):
         """Returns the texts that ids spell.
 
         They are the texts that were tokenized, with the space before them that
-        `add_prefix_space` adds. Characters that are not whole become U+FFFD.
+        `add_prefix_space` adds. Incomplete characters become U+FFFD.
 
         Args:
             ids: RaggedTensor int32 `[batch, (pieces)]` or
@@ -335,12 +338,12 @@ class BpeTokenizer(tf.Module):
     def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the words of every text: string `[batch, (words)]`.
 
-        All of the text is in them: the space before a word is part of it.
+        They make up the whole text: the space before a word is part of it.
         """
         return _split(self._clean(texts))
 
     def _clean(self, texts):
-        """Drops invalid bytes, and puts the space before."""
+        """Drops invalid bytes, and adds the prefix space if there is one."""
         texts = words_lib.valid(texts)
         if self.spec.add_prefix_space:
             texts = tf.strings.regex_replace(texts, r"^([^ ])", r" \1")
@@ -356,10 +359,10 @@ class BpeTokenizer(tf.Module):
         tables = self.spec._tables
         characters = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
         char_lengths = offsets_lib.utf_8_length(characters.flat_values)
-        # Of every byte that is left, its character.
+        # The character that each of the remaining bytes belongs to.
         sources = tf.repeat(tf.range(tf.size(char_lengths)), char_lengths)
 
-        # The places of pieces among the bytes that are left of all texts.
+        # The places of pieces among the remaining bytes of all texts.
         pieces = ids.merge_dims(1, 2)
         row = tf.cast(pieces.value_rowids(), tf.int32)
         flat = pieces.flat_values
@@ -379,8 +382,8 @@ class BpeTokenizer(tf.Module):
         )
         is_added = limits <= row_start_byte
 
-        # In characters of their text. A piece of the added space alone has the
-        # first one's.
+        # In characters of their text. A piece that is only the added space has
+        # the range of the first character.
         row_start = tf.gather(tf.cast(characters.row_starts(), tf.int32), row)
         sources = tf.concat([sources, [0]], axis=0)
         first = tf.gather(sources, starts) - row_start
@@ -390,7 +393,7 @@ class BpeTokenizer(tf.Module):
         if self.spec.trim_offsets:
             before = tf.gather(tables.spaces_before, flat)
             if self.spec.add_prefix_space:
-                # One at the very beginning is taken for the added one.
+                # A space at the very beginning is taken for the added one.
                 is_added = tf.equal(first, 0) & tf.equal(before, 1)
                 before = tf.where(is_added, 0, before)
             behind = tf.gather(tables.spaces_behind, flat)
@@ -402,8 +405,8 @@ class BpeTokenizer(tf.Module):
     def for_words(self) -> words_lib.WordTokenizer:
         """Returns the tokenizer of words given one by one, each after a space.
 
-        So is what transformers makes of words with `is_split_into_words` and
-        `add_prefix_space`, which it asks for then.
+        transformers does the same with `is_split_into_words`, for which it
+        requires `add_prefix_space`.
         """
         spelled = dataclasses.replace(
             self.spec, add_prefix_space=True, trim_offsets=True
@@ -440,7 +443,7 @@ def _to_pieces(words, tables):
         RaggedTensor int64 `[N, (pieces)]`.
     """
     different, index = tf.unique(words)
-    # Most words are entries that their bytes are merged to.
+    # Most words become one entry.
     place = tf.searchsorted(tables.hashes, _hash(different))
     place = tf.minimum(place, tf.size(tables.hashes) - 1)
     is_entry = tf.equal(tf.gather(tables.words, place), different)
@@ -469,13 +472,13 @@ def _hash(words):
 def _merge(words, tables, is_long):
     """Returns the ids of words, int64 `[W, (pieces)]`.
 
-    In one round, all occurrences in a word of its pair that was learned first
-    are merged. With `is_long` words are cut to blocks of two longest entries,
-    and what is also merged is a pair before which none in its block and those
-    on both sides was learned. Nothing from beyond them can reach it earlier:
-    that would take a longer entry than there is.
+    A round merges, in every word, all occurrences of the pair that was learned
+    first. With `is_long`, words are cut into blocks of twice the longest entry.
+    Then a pair is merged if none in its block and the blocks on both sides was
+    learned before it. Pairs from beyond them cannot reach it earlier: that
+    would take an entry longer than any there is.
 
-    Everything is in one flat list, with a symbol of its own round words.
+    Everything is in one flat list, with a symbol of its own around words.
     """
     no_rank = tables.no_rank
     text = tf.strings.reduce_join(words, separator=END)
@@ -524,24 +527,24 @@ def _merge(words, tables, is_long):
 def _merge_once(symbols, blocks, ranks, num_blocks, word_of_block, tables):
     """Merges, in every word, the pair that was learned first.
 
-    This is all overhead of operations: as few as possible, on int64 where
-    `tf.where` leads to it.
+    The time is spent on the overhead of operations, so there are as few as
+    possible, on int64 where `tf.where` leads to it.
 
     Args:
         symbols: int64 `[N]`, ids.
-        blocks: int32 `[N]`, ascending: which block each is of.
-        ranks: int32 `[N]`: of a symbol and the next one.
+        blocks: int32 `[N]`, ascending: the block of each symbol.
+        ranks: int32 `[N]`: the rank of each symbol and the next one.
         num_blocks: int32.
-        word_of_block: int32 `[num_blocks]`; None where words are blocks.
+        word_of_block: int32 `[num_blocks]`; None if words are blocks.
         tables: `_Tables`.
 
     Returns:
-        The first three, after it.
+        The first three arguments, after the merge.
     """
     order, no_order = ranks, tables.no_rank
     if tables.is_early is not None:
-        # After such a merge another may come before the same merge elsewhere
-        # in the word: one at a time, from the left.
+        # After such a merge, another merge may come before its next occurrence
+        # in the word: merge one occurrence at a time, from the left.
         place = tf.where(
             tf.gather(tables.is_early, ranks), tf.range(tf.size(ranks)), 0
         )
@@ -552,8 +555,8 @@ def _merge_once(symbols, blocks, ranks, num_blocks, word_of_block, tables):
         first = _first_around(first, word_of_block)
     is_first = tf.equal(order, tf.gather(first, blocks)) & (order < no_order)
     merges = tf.squeeze(tf.where(is_first), 1)
-    # Pairs overlap in a run of one symbol: every second one is merged. The
-    # distance from its number is the same for all of a run.
+    # Pairs overlap in a run of one symbol: merge every second one. Within a run
+    # the difference between the place of a pair and its number is constant.
     numbers = tf.range(tf.size(merges, tf.int64))
     distances = merges - numbers
     run_starts = _lower_bound(distances[tf.newaxis], distances)
@@ -601,7 +604,7 @@ def _lower_bound(row, values):
 
 
 def _first_around(first, word_of_block):
-    """Returns the least of every block and its neighbours in the same word."""
+    """Returns the minimum over every block and its neighbours in a word."""
     is_next = tf.equal(word_of_block[1:], word_of_block[:-1])
     none = [first.dtype.max]
     behind = tf.where(is_next, first[1:], none)
@@ -619,8 +622,8 @@ def read(folder: str, settings: dict[str, Any]) -> BpeSpec:
         settings: The contents of its tokenizer_config.json.
 
     Raises:
-        ValueError: If a file is missing, damaged, or tells of what this
-            tokenizer does not do; the message names it.
+        ValueError: If a file is missing, damaged, or asks for what this
+            tokenizer does not support; the message names the file.
     """
     found = bpe_files.read(folder, settings)
     with files.errors_named(found.path):

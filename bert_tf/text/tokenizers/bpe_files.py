@@ -1,10 +1,10 @@
 """The files of a byte-level BPE tokenizer.
 
 vocab.json        {entry: id}
-merges.txt        two entries a line, parted by a space, in the order learned
+merges.txt        two entries per line, with a space between, as learned
 tokenizer.json    both, and how texts are split and framed
 
-Entries are bytes, written as characters that can be seen: GPT-2's `BYTES`.
+Entries are bytes, written as visible characters: GPT-2's `BYTES`.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class Found(NamedTuple):
         path: The file that holds the vocabulary.
         tokens: The entries, in the order of their ids.
         merges: Pairs of entries, in order.
-        add_prefix_space: As of `bpe.BpeSpec`.
+        add_prefix_space: As in `bpe.BpeSpec`.
         trim_offsets: Likewise.
     """
 
@@ -56,7 +56,7 @@ class Found(NamedTuple):
 
 
 def to_bytes(token: str) -> bytes:
-    """Returns what an entry spells; one that is no bytes, itself."""
+    """Returns the bytes that an entry spells; of others, their UTF-8."""
     if all(character in BYTES for character in token):
         return bytes(BYTES[character] for character in token)
     return token.encode("utf-8", "replace")
@@ -68,10 +68,10 @@ def ids_of(vocabulary: Vocabulary) -> dict[str, int]:
 
 
 def check(vocabulary: Vocabulary, merges: Sequence[tuple[str, str]]) -> None:
-    """Checks that all that merges begin with and lead to is an entry.
+    """Checks that all bytes, and all parts and results of merges, are entries.
 
     Raises:
-        ValueError: If not, or there is no merge.
+        ValueError: If one is not, or there is no merge.
     """
     entries = set(vocabulary.tokens)
     for character, byte in BYTES.items():
@@ -109,7 +109,7 @@ def make_json(
     Args:
         vocabulary: The `Vocabulary`.
         merges: Pairs of entries, in order.
-        add_prefix_space: As of `bpe.BpeSpec`.
+        add_prefix_space: As in `bpe.BpeSpec`.
         trim_offsets: Likewise.
     """
     ids = ids_of(vocabulary)
@@ -127,7 +127,7 @@ def make_json(
                 "id": ids[token],
                 "content": token,
                 "single_word": False,
-                # The word in a mask's place has its own space before it.
+                # A mask takes the space before it, like the word it replaces.
                 "lstrip": token == special.mask,
                 "rstrip": False,
                 "normalized": False,
@@ -162,15 +162,15 @@ def make_json(
 def read(folder: str, settings: dict[str, Any]) -> Found:
     """Reads the files of a folder.
 
-    Where there is a tokenizer.json, the other two are not read.
+    If there is a tokenizer.json, the other two are not read.
 
     Args:
         folder: The folder.
         settings: The contents of its tokenizer_config.json.
 
     Raises:
-        ValueError: If a file is missing, damaged, or tells of what `BpeSpec`
-            does not do; the message names it.
+        ValueError: If a file is missing, damaged, or asks for what `BpeSpec`
+            does not support; the message names the file.
     """
     settings_path = f"{folder}/{SETTINGS_FILE}"
     with files.errors_named(settings_path):
@@ -245,7 +245,7 @@ def _check_values(values, allowed, place=""):
 
 
 def _part(tokenizer, name, allowed):
-    """Returns a part of tokenizer.json whose values are allowed."""
+    """Returns a part of tokenizer.json after checking its values."""
     part = tokenizer.get(name)
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
         part = part if isinstance(part, dict) else {"type": part}
@@ -289,7 +289,7 @@ def _read_json(path, tokenizer):
         path=path,
         tokens=tokens,
         merges=parse_merges(model.get("merges")),
-        # Its default in older files is that of `tokenizers`.
+        # Older files do not have it; this is the default of `tokenizers`.
         add_prefix_space=splits.get("add_prefix_space", True),
         trim_offsets=frames.get("trim_offsets", True),
     )
@@ -339,7 +339,7 @@ def _read_merges(path):
         pair = line.split(" ")
         if not _is_pair(pair) or line.endswith("\r"):
             raise ValueError(
-                f"{path}, line {number}: must be two entries parted by a "
+                f"{path}, line {number}: must be two entries separated by a "
                 f"space. Received: {files.shortened(line)}."
             )
         pairs.append((pair[0], pair[1]))

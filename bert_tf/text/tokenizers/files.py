@@ -1,12 +1,12 @@
 """Vocabulary and settings of the tokenizer in a folder.
 
 tokenizer_config.json    kind, special tokens, case, longest sequence
-tokenizer.json           all of it, for `tokenizers`; the one file that
-                         transformers has written since version 5
-vocab.txt                one WordPiece entry a line
+tokenizer.json           everything, for `tokenizers`; since version 5,
+                         transformers writes the vocabulary only here
+vocab.txt                WordPiece, one entry per line
 vocab.json, merges.txt   byte-level BPE
-spiece.model             SentencePiece's unigrams: ALBERT's; and in
-                         sentencepiece.bpe.model XLM-RoBERTa's
+spiece.model             SentencePiece's unigrams of ALBERT
+sentencepiece.bpe.model  SentencePiece's unigrams of XLM-RoBERTa
 
 A new kind is a module with a `Spec` and a function that reads it from a folder,
 and one entry in `OTHER_KINDS`.
@@ -33,9 +33,9 @@ SETTINGS_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 
 # {tokenizer_class in tokenizer_config.json, without "Fast" at its end: the
-# class of its spec}. Most of these are transformers' other names of BERT's
-# tokenizer; the last two are any tokenizer's, of which tokenizer.json tells
-# that it is WordPiece.
+# class of its spec}. Most of these are transformers' other names for BERT's
+# tokenizer. The last two may be any tokenizer; tokenizer.json tells that it is
+# WordPiece.
 KINDS = dict.fromkeys(
     (
         WordpieceSpec.tokenizer_class,
@@ -56,7 +56,7 @@ KINDS = dict.fromkeys(
     WordpieceSpec,
 )
 
-# Of these, the names that any kind may have.
+# The names above that any kind may have.
 _ANY_KIND = ("PreTrainedTokenizer", "TokenizersBackend")
 
 # What tokenizer_config.json calls the special tokens, in the order of
@@ -75,9 +75,10 @@ class Kind(NamedTuple):
 
     Attributes:
         classes: The names of `tokenizer_class` that mean it, without "Fast".
-        vocabulary_files: What files hold its vocabulary, beside
-            tokenizer.json; one of them tells the kind where nothing else does.
-        read: From (folder, contents of tokenizer_config.json) to the `Spec`.
+        vocabulary_files: The files that hold its vocabulary, besides
+            tokenizer.json; one of them tells the kind if nothing else does.
+        read: Function of (folder, contents of tokenizer_config.json); returns
+            the `Spec`.
     """
 
     classes: tuple[str, ...]
@@ -105,7 +106,7 @@ _NORMALIZER_SETTINGS = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
-# {setting: whether a value is good, and what a good one is}
+# {setting: (check of a value, description of a valid one)}
 _CHECKS = {
     "do_lower_case": (
         lambda value: type(value) is bool,
@@ -130,15 +131,16 @@ def vocabulary_files() -> tuple[str, ...]:
 
 
 def is_wordpiece(folder: str) -> bool:
-    """Returns whether no file of a folder tells of another kind."""
+    """Returns whether no file of a folder indicates another kind."""
     return _other_kind(folder) is None
 
 
 def _other_kind(folder):
-    """Returns the `Kind` that a folder's files tell; None for WordPiece.
+    """Returns the `Kind` that a folder's files indicate; None for WordPiece.
 
-    tokenizer_config.json is asked first, then tokenizer.json, then which files
-    are there. Files of a kind that we do not have are WordPiece's to refuse.
+    The first of these decides: tokenizer_config.json, vocab.txt,
+    tokenizer.json, the other files of vocabularies. Kinds that are not
+    supported count as WordPiece, which refuses them.
     """
     path = f"{folder}/{SETTINGS_FILE}"
     name = None
@@ -200,14 +202,14 @@ def read_vocabulary(folder: str) -> Vocabulary | None:
 
 
 def read_settings(folder: str) -> dict[str, Any]:
-    """Returns what tokenizer_config.json says, a dictionary.
+    """Returns the contents of tokenizer_config.json, a dictionary.
 
-    Where it, or all of it, is missing, tokenizer.json tells whether texts are
-    lower-cased. {} without either.
+    If it does not say whether texts are lower-cased, tokenizer.json does. {}
+    without either file.
 
     Raises:
-        ValueError: If a file is damaged or of a tokenizer that is not BERT's;
-            the message names it.
+        ValueError: If a file is damaged or its tokenizer is not supported; the
+            message names the file.
     """
     settings = {}
     path = f"{folder}/{SETTINGS_FILE}"
@@ -241,22 +243,22 @@ def read(
     vocabulary: Vocabulary | None = None,
     do_lower_case: bool | None = None,
 ) -> Spec:
-    """Reads what makes the tokenizer of a folder.
+    """Reads the tokenizer of a folder.
 
     Args:
         folder: The folder.
         vocabulary: The `Vocabulary`; None for the folder's own.
         do_lower_case: Whether texts are lower-cased; None for what the
-            settings say or, without them (Google's releases), the contents of
-            the vocabulary.
+            settings say or, without them (Google's releases), what the
+            vocabulary suggests.
 
     Returns:
         The spec of the tokenizer.
 
     Raises:
-        ValueError: If the vocabulary is missing or bad, the settings ask for
-            a tokenizer that is not BERT's, the case contradicts the vocabulary
-            or nothing tells it; the message names the folder.
+        ValueError: If the vocabulary is missing or bad, the tokenizer is not
+            supported, or the case contradicts the vocabulary or is unclear;
+            the message names the folder.
     """
     kind = _other_kind(folder)
     if kind is not None:
@@ -339,13 +341,13 @@ def _read_other(kind, folder, vocabulary, do_lower_case):
 
 
 def from_vocabulary_file(path: str, do_lower_case: bool | None) -> Spec:
-    """Returns the spec of the tokenizer that a vocabulary alone makes.
+    """Returns the tokenizer's spec for a vocabulary file or a tokenizer folder.
 
     Args:
-        path: The file, an entry a line; or a folder that holds the files of a
-            tokenizer of any kind.
+        path: A file with one entry per line, or a folder that holds the files
+            of a tokenizer of any kind.
         do_lower_case: Whether texts are lower-cased; None for what the folder
-            says, and for True of a file.
+            says, or True for a file.
 
     Raises:
         ValueError: If the file makes no vocabulary, or `do_lower_case`
@@ -359,7 +361,7 @@ def from_vocabulary_file(path: str, do_lower_case: bool | None) -> Spec:
 
 
 def settings_of(tokenizer: Spec) -> dict[str, Any]:
-    """Returns what tokenizer_config.json says of a tokenizer."""
+    """Returns the contents of tokenizer_config.json for a tokenizer."""
     return {
         "tokenizer_class": tokenizer.tokenizer_class,
         "do_lower_case": bool(tokenizer.do_lower_case),
@@ -371,14 +373,14 @@ def settings_of(tokenizer: Spec) -> dict[str, Any]:
 def write(folder: str, tokenizer: Spec) -> None:
     """Writes the files of a tokenizer into a folder, all or none.
 
-    `from_vocabulary_file` reads them, and transformers' AutoTokenizer.
+    `from_vocabulary_file` and transformers' AutoTokenizer can read them.
 
     Args:
-        folder: There must be none, or an empty one.
+        folder: A folder that does not exist or is empty.
         tokenizer: The spec.
 
     Raises:
-        ValueError: If the folder holds something.
+        ValueError: If the folder is not empty.
     """
     texts = {SETTINGS_FILE: _to_json(settings_of(tokenizer))}
     if tokenizer.tokenizer_json is not None:
@@ -394,7 +396,7 @@ def _to_json(values):
 
 
 def class_name(settings: dict[str, Any]) -> str:
-    """Returns the `tokenizer_class` that settings tell: one name a kind."""
+    """Returns the `tokenizer_class` in settings, as one name per kind."""
     name = settings.get("tokenizer_class")
     if name is None:
         return WordpieceSpec.tokenizer_class
@@ -406,15 +408,15 @@ def class_name(settings: dict[str, Any]) -> str:
 
 
 def describe(tokenizer: Spec) -> dict[str, Any] | None:
-    """Returns what is told of a tokenizer beside vocabulary and case.
+    """Returns the description of a tokenizer besides vocabulary and case.
 
-    It stands in manifests and in states of trainings, and must be equal where
-    they belong together.
+    It is stored in manifests and training states, and must be equal where they
+    belong together.
 
     Returns:
-        None of WordPiece, as files tell that are older than other kinds. That
-        a tokenizer was `fast` is not told: its ids mean the same to a model,
-        and no model folder or program knows of it.
+        None for WordPiece, as in files that are older than the other kinds.
+        `fast` is not part of it: the ids mean the same to a model, and no model
+        folder or program knows of it.
     """
     if isinstance(tokenizer, WordpieceSpec):
         return None

@@ -1,7 +1,7 @@
 """SentencePiece's model files: protocol buffers, read and written.
 
-Of sentencepiece_model.proto (google/sentencepiece) the fields that tell how a
-text is tokenized; the others of a file are not kept.
+They have only the fields of sentencepiece_model.proto (google/sentencepiece)
+that determine how a text is tokenized; a file's other fields are not kept.
 """
 
 import functools
@@ -23,7 +23,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 # `TrainerSpec.ModelType`.
 _MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
-# What parts words in entries and stands before the first.
+# Stands before each word in entries, instead of a space.
 SPACE = "\u2581"
 
 
@@ -40,7 +40,7 @@ class Model(NamedTuple):
 
     Attributes:
         pieces: In the order of their ids.
-        charsmap: How characters are normalised before, a compiled trie; b""
+        charsmap: How characters are normalised first, as a compiled trie; b""
             if they are not.
     """
 
@@ -98,7 +98,7 @@ def _messages() -> Mapping[str, type]:
                     else {"type": kind}
                 ),
             )
-    # Its own pool: what sentencepiece declares there may be loaded too.
+    # A pool of its own: sentencepiece may declare its messages in the default.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(described)
     return {
@@ -113,8 +113,8 @@ def parse(contents: bytes) -> Model:
     """Reads the contents of a file.
 
     Raises:
-        ValueError: If they are no model, or not of a unigram model without
-            byte fallback.
+        ValueError: If they are not a model, or the model is not a unigram model
+            without byte fallback.
     """
     model = _messages()["Model"]()
     try:
@@ -124,7 +124,7 @@ def parse(contents: bytes) -> Model:
     if not model.pieces:
         raise ValueError("not a SentencePiece model: it has no piece.")
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
-    # What is not written has SentencePiece's default.
+    # Fields that are not written have SentencePiece's defaults.
     kind = trainer.model_type if trainer.HasField("model_type") else 1
     for name, expected, received in (
         ("model_type", "unigram", _MODEL_TYPES.get(kind, kind)),
@@ -154,7 +154,7 @@ def parse(contents: bytes) -> Model:
 
 
 def serialize(model: Model) -> bytes:
-    """Returns the contents of a file: equal models have equal ones."""
+    """Returns the contents of a file; equal models give equal contents."""
     written = _messages()["Model"]()
     for piece in model.pieces:
         its = written.pieces.add(piece=piece.text, score=piece.score)
@@ -170,9 +170,9 @@ def serialize(model: Model) -> bytes:
 
 
 def check_charsmap(charsmap: bytes) -> None:
-    """Raises `ValueError` if the trie leads out of itself or of its texts.
+    """Raises `ValueError` if the trie points outside itself or its texts.
 
-    SentencePiece follows it without looking. `normalized` describes it.
+    SentencePiece follows it unchecked. `normalized` describes the trie.
     """
     if not charsmap:
         return
@@ -181,11 +181,11 @@ def check_charsmap(charsmap: bytes) -> None:
     if is_whole:
         units = np.frombuffer(charsmap, "<u4", size // 4, 4).astype(np.int64)
         texts = charsmap[4 + size :]
-        # A value is told by its highest bit, and is no node.
+        # The highest bit marks a value, which is not a node.
         (nodes,) = np.where(units < 1 << 31)
         children = nodes ^ _offset(units[nodes])
         leaves = children[(units[nodes] & 0x100) > 0]
-        # A child may be any byte away.
+        # A node may have a child for any byte.
         is_whole = texts.endswith(b"\0") and (children | 0xFF).max() < len(
             units
         )

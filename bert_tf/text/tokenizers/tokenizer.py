@@ -1,4 +1,4 @@
-"""What the library asks of a tokenizer, whatever its kind."""
+"""The interface of tokenizers of every kind."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -11,22 +11,22 @@ from bert_tf.text.vocabulary import Vocabulary
 
 
 class Spec(Hashable, Protocol):
-    """What a tokenizer is made of; frozen, hashed and pickled.
+    """Describes a tokenizer; frozen, hashable and picklable.
 
     Attributes:
         vocabulary: The `Vocabulary`: entries in the order of their ids.
         do_lower_case: Whether texts are lower-cased.
-        settings: {name: JSON-able value} of what else the ids of a text are
-            a function of.
+        settings: {name: JSON-able value} of everything else that determines
+            the ids of a text.
         tokenizer_class: What transformers calls the kind, in
             tokenizer_config.json.
-        folder_settings: {name: JSON-able value} of what else stands there
-            for the kind.
+        folder_settings: {name: JSON-able value} of other entries there that
+            the kind needs.
         vocabulary_files: {name: contents} of the files in a folder that hold
-            the vocabulary, beside tokenizer.json; str, or bytes of a binary
+            the vocabulary, besides tokenizer.json; str, or bytes of a binary
             file.
-        tokenizer_json: What Hugging Face's `tokenizers` reads the kind from,
-            in tokenizer.json; None if it cannot.
+        tokenizer_json: The contents of tokenizer.json for Hugging Face's
+            `tokenizers`; None if it does not have the kind.
     """
 
     @property
@@ -56,11 +56,11 @@ class Spec(Hashable, Protocol):
     def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns bool `[B, L]`: whether a word starts there.
 
-        The caller knows that one does after a special token.
+        Words also start after special tokens; the caller handles that.
 
         Args:
-            ids: int32 `[B, L]`, of whole sequences: what stands before an id
-                may tell what it is.
+            ids: int32 `[B, L]`, of whole sequences: the answer may depend on
+                the preceding id.
         """
 
     def spell(self, tokens: tf.Tensor) -> tf.Tensor:
@@ -70,7 +70,7 @@ class Spec(Hashable, Protocol):
             tokens: string, of any shape.
 
         Returns:
-            string, of the same shape: with a space before what begins a word.
+            string, of the same shape; a space precedes what begins a word.
         """
 
 
@@ -103,10 +103,10 @@ class Tokenizer(Hashable, Protocol):
         """Returns the words of every text: string `[B, (words)]`."""
 
     def for_words(self) -> "Tokenizer":
-        """Returns the tokenizer of texts whose words are given one by one.
+        """Returns the tokenizer of words that are given one by one.
 
-        Of it `tokenize` takes a word for each text, and spells it as in the
-        middle of one. The words that `split_words` finds are those that data of
-        tagging have; `tokenize_with_offsets` finds these, and tokenizes each of
-        them like `tokenize`.
+        Its `tokenize` takes words instead of texts, and spells each as in the
+        middle of a text. Its `split_words` finds words as in data for tagging.
+        Its `tokenize_with_offsets` finds the same words and tokenizes each like
+        `tokenize`.
         """

@@ -1,14 +1,14 @@
-"""tokenizer.json: what Hugging Face's `tokenizers` reads a tokenizer from.
+"""tokenizer.json, from which Hugging Face's `tokenizers` reads a tokenizer.
 
-Its ids are ours on all texts without these:
+`tokenizers` then gives the same ids as ours, except for:
 
-- a special token, such as "[SEP]": there it is that token, here it is text;
+- a special token in a text, such as "[SEP]": it is a token there, text here;
 - a capital sigma at the end of a word, which has a lower case of its own;
 - characters of private use, which are dropped there;
-- punctuation, accents and formats that are younger than its tables of Unicode,
-  and the 256 ideographs from U+2B820, which it does not part;
+- punctuation, accents and formats that are newer than its Unicode tables, and
+  the 256 ideographs from U+2B820, which it does not separate;
 - a pair that is cut to an odd number of tokens: here A keeps the odd one
-  (`packing.pack`), under its `enable_truncation` B does.
+  (`packing.pack`), with its `enable_truncation` B does.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ def make_wordpiece(
     Args:
         vocabulary: A `Vocabulary`.
         do_lower_case: Whether texts lose case and accents.
-        max_chars_per_word: The longest word that has pieces.
+        max_chars_per_word: Longer words are unknown.
     """
     ids = {token: index for index, token in enumerate(vocabulary.tokens)}
     cls_token, sep_token = vocabulary_lib.CLS_TOKEN, vocabulary_lib.SEP_TOKEN
@@ -92,7 +92,7 @@ def _sequence(name, segment):
 
 
 def model_type(tokenizer: dict[str, Any]) -> Any:
-    """Returns what the `model` of a file is.
+    """Returns the type of a file's `model`.
 
     Args:
         tokenizer: The contents of the file.
@@ -111,7 +111,7 @@ def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
         tokenizer: The contents of the file.
 
     Raises:
-        ValueError: If they are of no WordPiece tokenizer.
+        ValueError: If the tokenizer is not a WordPiece tokenizer.
     """
     model = tokenizer.get("model")
     if not isinstance(model, dict) or model_type(tokenizer) != WORDPIECE:
@@ -131,18 +131,18 @@ def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
 
 
 def check_wordpiece(tokenizer: dict[str, Any]) -> None:
-    """Checks that a file parts texts as BERT's tokenizer does.
+    """Checks that a file splits texts as BERT's tokenizer does.
 
     Args:
         tokenizer: The contents of the file.
 
     Raises:
-        ValueError: If it looks for tokens in texts before they are parted, but
-            for special ones, or parts them otherwise.
+        ValueError: If it looks for tokens other than special ones before it
+            splits texts, or splits them differently.
     """
     for token in _added_tokens(tokenizer):
         is_special = token["content"] in vocabulary_lib.SPECIAL_TOKENS
-        # `tokenizers` itself tells it of each.
+        # `tokenizers` itself always writes `special`.
         if not (is_special or token.get("special", True)):
             raise ValueError(
                 "`added_tokens` must be special tokens: others are not looked "
@@ -157,7 +157,7 @@ def check_wordpiece(tokenizer: dict[str, Any]) -> None:
 
 
 def tokens_of(tokenizer: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the entries of a file whose `model` has ids of entries.
+    """Returns the entries of a file whose `model` maps entries to ids.
 
     Args:
         tokenizer: The contents of the file, with a `model`.

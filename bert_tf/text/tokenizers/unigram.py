@@ -4,13 +4,13 @@ r"""SentencePiece's unigram tokenizer, of ALBERT and XLM-RoBERTa.
               lower-case
     split     at white space
     pieces    normalised by the model's own table of characters, then the
-              likeliest pieces of the word, by tensorflow_text's kernel
+              likeliest pieces of each word, by tensorflow_text's kernel
 
-What a text becomes is what Hugging Face's `tokenizers` makes of it, but for
+The ids are those of Hugging Face's `tokenizers`, except for
 
 - a special token written in the text, which is text like any other here;
-- marks and compatibility letters that are younger than its tables of Unicode
-  (some 380 in Unicode 14), which it does not fold for ALBERT;
+- marks and compatibility letters that are newer than its Unicode tables (some
+  380 in Unicode 14), which it does not fold for ALBERT;
 - a mark after a character that the model's table replaces ("ﬁ" with an
   accent): it is lost there, and kept here, as by SentencePiece.
 
@@ -43,15 +43,15 @@ _WHITE_SPACE = (
     "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
 _PLAIN = r"[ -~]*"
-# Of scores, the multiples of 1 / this: sums up to 256 have 24 bits.
+# Scores are rounded to multiples of 1 / this: sums up to 256 fit in 24 bits.
 _EXACT = 2**16
 _LARGEST_SCORE = float(np.finfo(np.float32).max)
-# ALBERT's pieces of letters and these marks, but for a mark alone.
+# ALBERT's pieces of letters and these marks, except a mark alone.
 _CONTINUES_WORD = re.compile(
     r"[a-zA-Z]|[a-zA-Z!-&(-/:;?@\[-`{-~]{2,}", re.ASCII
 )
 _QUOTES = "``|''"
-# Where there are characters that a folding changes; a test looks at the others.
+# The ranges of characters that folding may change; a test checks the rest.
 _FOLDED = (range(0xD800), range(0xE000, 0x32000), range(0xE0100, 0xE01F0))
 
 
@@ -60,13 +60,13 @@ class UnigramSpec:
     """What a `UnigramTokenizer` is made of: a `tokenizer.Spec`.
 
     Args:
-        vocabulary: A `Vocabulary` that is no WordPiece file's.
+        vocabulary: A `Vocabulary` that is not a WordPiece file's.
         model: A SentencePiece model whose pieces are the vocabulary, in its
             order: what `sentencepiece_model.serialize` returns.
         tokenizer_class: "AlbertTokenizer" or "XLMRobertaTokenizer".
-        do_lower_case: Whether texts are lower-cased; not XLM-RoBERTa's.
-        keep_accents: Whether accents are kept, and characters not decomposed.
-            XLM-RoBERTa's are.
+        do_lower_case: Whether texts are lower-cased; False for XLM-RoBERTa.
+        keep_accents: Whether accents are kept, and characters not decomposed;
+            True for XLM-RoBERTa.
 
     Raises:
         ValueError: If XLM-RoBERTa's texts are to be folded.
@@ -138,13 +138,13 @@ class UnigramSpec:
         ]
 
     def has_mark(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns bool, of the shape of ids: whether a space is before them."""
+        """Returns bool, of the shape of ids: whether a space precedes them."""
         return tf.gather(self._has_mark, ids)
 
     def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
-        # Here an id alone tells it. In ALBERT what is masked together is
-        # smaller than a word of the text: a mark of punctuation and a number
-        # are words of their own (google-research/albert).
+        # The id alone tells it. In ALBERT (google-research/albert) punctuation
+        # marks and numbers are words of their own, so what is masked together
+        # is smaller than a word of the text.
         return tf.gather(self._starts_word, ids)
 
     def spell(self, tokens: tf.Tensor) -> tf.Tensor:
@@ -168,7 +168,7 @@ class UnigramTokenizer(tf.Module):
             do_lower_case=spec.do_lower_case,
             keep_accents=spec.keep_accents,
             joins_quotes=spec.joins_quotes,
-            # They part no words.
+            # The model drops these, so they do not separate words.
             dropped_spaces="".join(
                 space
                 for space in _WHITE_SPACE
@@ -199,8 +199,8 @@ class UnigramTokenizer(tf.Module):
 
         Returns:
             RaggedTensor int32 `[batch, (words), (pieces)]` and `Offsets`. A
-            piece that is only the mark of a word's begin has the range of the
-            word's first character.
+            piece that is only the mark of a word's beginning has the range of
+            the word's first character.
         """
         words = self.split_words(texts)
         pieces, starts, limits = self._kernel().tokenize_with_offsets(
@@ -231,7 +231,7 @@ class UnigramTokenizer(tf.Module):
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns texts of the pieces: words with single spaces between.
 
-        What was folded is lost: to cite a text, use the offsets.
+        Folding loses information: to cite a text, use the offsets.
 
         Args:
             ids: RaggedTensor int32 `[batch, (pieces)]` or
@@ -263,17 +263,17 @@ class UnigramTokenizer(tf.Module):
         return words_lib.WordTokenizer(self.spec, self)
 
     def _kernel(self):
-        """Returns tensorflow_text's tokenizer, made where it is used.
+        """Returns tensorflow_text's tokenizer, made anew for each use.
 
-        What it makes of the model belongs to the operation that made it. Made
-        once for all, it is gone as soon as TensorFlow drops the operations that
-        ran eagerly, as `keras.utils.clear_session` does. In a graph the
-        operation is part of that, and eagerly TensorFlow keeps it.
+        The parsed model belongs to the operation that made it. Made only once,
+        it would be gone as soon as TensorFlow drops the operations that ran
+        eagerly, as `keras.utils.clear_session` does. In a graph the operation
+        is part of the graph, and eagerly TensorFlow keeps it.
         """
-        # Only here: it takes long to load.
+        # Imported here because it takes long to load.
         import tensorflow_text as tf_text
 
-        # It runs on the CPU alone.
+        # It only runs on the CPU.
         with tf.device("CPU:0"):
             return tf_text.SentencepieceTokenizer(
                 self._model, out_type=tf.int32
@@ -282,8 +282,8 @@ class UnigramTokenizer(tf.Module):
     def _by_words(self, words, pieces):
         """Returns ids `[batch, (words), (pieces)]` of the pieces of words.
 
-        A word of which nothing is left has no pieces, and is dropped; one in
-        which the model's table finds a space is several.
+        A word of which nothing is left has no pieces and is dropped. A word in
+        which the model's table finds a space becomes several.
         """
         ids = pieces.flat_values
         word = pieces.value_rowids()
@@ -302,7 +302,7 @@ class UnigramTokenizer(tf.Module):
         """Returns bool [N]: the second of two quotes that become one."""
         before = tf.concat([[0], code_points[:-1]], axis=0)
         is_begin = code_points != before[: tf.size(code_points)]
-        # A text's first character has none before it.
+        # A text's first character has no character before it.
         firsts = tf.cast(row_splits[:-1], tf.int32)
         firsts = firsts[firsts < tf.size(code_points)]
         is_begin = tf.tensor_scatter_nd_update(
@@ -318,11 +318,11 @@ class UnigramTokenizer(tf.Module):
 
 
 def _with_exact_sums(model):
-    """Returns the model with scores of whom the kernel adds many exactly.
+    """Returns the model with scores that the kernel can add exactly.
 
-    It adds float32, where `tokenizers` adds float64. Of two ways that have the
-    same pieces in another order ("33 3", "3 33") the first found is taken; with
-    rounded sums it would be either.
+    It adds float32, where `tokenizers` adds float64. Of two splits with the
+    same pieces in another order ("33 3", "3 33") the first one found is taken;
+    with rounded sums it could be either.
     """
     return model._replace(
         pieces=tuple(
@@ -342,10 +342,10 @@ def make_fold(
     """Returns a function that folds strings `[N]`, for the kernel.
 
     Args:
-        do_lower_case: As of `UnigramSpec`.
+        do_lower_case: As in `UnigramSpec`.
         keep_accents: Likewise.
         joins_quotes: Likewise.
-        dropped_spaces: White space that goes; all other becomes spaces.
+        dropped_spaces: White space that is dropped; the rest becomes spaces.
     """
     table = _table(do_lower_case, keep_accents, dropped_spaces)
 
@@ -363,20 +363,20 @@ def make_fold(
 
 
 class _Table:
-    """What characters become, in graph operations.
+    """Replaces characters, with graph operations.
 
     Args:
         replaced: {code point: code points}; all others stay.
     """
 
     def __init__(self, replaced: dict[int, tuple[int, ...]]) -> None:
-        # Entry 0 is that of the characters that stay.
+        # Entry 0 is for the characters that stay.
         sequences = list(dict.fromkeys(replaced.values()))
         entries = {found: n for n, found in enumerate(sequences, start=1)}
         self._lengths = np.array([1, *map(len, sequences)], np.int32)
         self._starts = np.cumsum([0, 0, *map(len, sequences)], dtype=np.int32)
         self._sequences = np.array([*itertools.chain(*sequences), 0], np.int32)
-        # By pages of 256 code points, most of which are alike.
+        # In pages of 256 code points, most of which are equal.
         flat = np.zeros(0x110000, np.int32)
         flat[list(replaced)] = [entries[to] for to in replaced.values()]
         self._pages, page = np.unique(
@@ -418,7 +418,7 @@ class _Table:
 def _table(
     do_lower_case: bool, keep_accents: bool, dropped_spaces: str
 ) -> _Table:
-    """Returns what folding makes of characters; arguments as of `make_fold`."""
+    """Returns the `_Table` of a folding; arguments as in `make_fold`."""
     spaces = {
         ord(space): "" if space in dropped_spaces else " "
         for space in _WHITE_SPACE
@@ -434,7 +434,7 @@ def _table(
                 if not unicodedata.category(each).startswith("M")
             )
         if do_lower_case:
-            # One by one: a sigma is never a final one.
+            # One by one, so that a sigma never counts as a final one.
             folded = "".join(map(str.lower, folded))
         folded = folded.translate(spaces)
         if folded != character:
@@ -450,8 +450,8 @@ def read(folder: str, settings: dict[str, Any]) -> UnigramSpec:
         settings: The contents of its tokenizer_config.json.
 
     Raises:
-        ValueError: If a file is missing, damaged, or tells of what we do not
-            do; the message names it.
+        ValueError: If a file is missing, damaged, or asks for what is not
+            supported; the message names the file.
     """
     found = unigram_files.read(folder, settings)
     with files.errors_named(found.path):
@@ -476,20 +476,21 @@ def from_model(
 
     Args:
         model: The pieces in the order of their ids.
-        tokenizer_class: As of `UnigramSpec`.
+        tokenizer_class: As in `UnigramSpec`.
         do_lower_case: Likewise.
         keep_accents: Likewise.
         path: The file of the pieces, if any.
 
     Raises:
-        ValueError: If the pieces make no vocabulary, or a score is none.
+        ValueError: If the pieces make no vocabulary, or a score is not a
+            finite float32.
     """
     for piece in model.pieces:
-        # Also of what is no number.
+        # In this form the check also refuses NaN.
         if not abs(piece.score) <= _LARGEST_SCORE:
             raise ValueError(
-                f"the score of {files.shortened(piece.text)} must be a number "
-                f"of 32 bits. Received: {piece.score}."
+                f"the score of {files.shortened(piece.text)} must be a finite "
+                f"32-bit number. Received: {piece.score}."
             )
     special = unigram_files.SPECIAL[tokenizer_class]
     model = unigram_files.typed(model, special)

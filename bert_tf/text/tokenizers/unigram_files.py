@@ -32,22 +32,22 @@ MODEL_FILES = {
     ALBERT_CLASS: "spiece.model",
     XLM_ROBERTA_CLASS: "sentencepiece.bpe.model",
 }
-# What google-research/albert's releases call theirs.
+# The name of the file in google-research/albert's releases.
 _GOOGLE_FILE = "30k-clean.model"
 ALL_MODEL_FILES = (*MODEL_FILES.values(), _GOOGLE_FILE)
 SETTINGS_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 
-# Of a tokenizer_config.json that does not tell it.
+# Values of `tokenizer_class` that leave the kind open.
 _ANY_CLASS = (None, "PreTrainedTokenizer", "TokenizersBackend")
 _NAME = "a unigram tokenizer"
-# fairseq's file begins with these; its ids do with the four of XLM-RoBERTa.
+# fairseq's file begins with these; its ids begin with the next four.
 _FAIRSEQ = (ROBERTA.unk, ROBERTA.cls, ROBERTA.sep)
 _XLM_ROBERTA = (ROBERTA.cls, ROBERTA.pad, ROBERTA.sep, ROBERTA.unk)
-# How much less likely pieces like "5," are made, of which google-research/
-# albert makes two pieces.
+# How much the scores of pieces like "5," are lowered: google-research/albert
+# splits these in two.
 _DIGIT_COMMA = 100.0
-# Pairs of quotes that become one: pattern and content of a step.
+# Quotes that are joined: pattern and content of a normaliser's step.
 _QUOTES = tuple(({"String": pair}, '"') for pair in ("``", "''"))
 
 
@@ -58,7 +58,7 @@ class Found(NamedTuple):
         path: The file that holds the pieces.
         model: Its `Model`, the pieces in the order of their ids.
         tokenizer_class: One of `SPECIAL`.
-        do_lower_case: As of `unigram.UnigramSpec`.
+        do_lower_case: As in `unigram.UnigramSpec`.
         keep_accents: Likewise.
     """
 
@@ -97,21 +97,21 @@ def _is_digit_comma(text):
 
 
 def _likely(piece):
-    """Undoes `unlikely`, but for a rounding."""
+    """Undoes `unlikely`, except for rounding."""
     if _is_digit_comma(piece.text) and piece.score <= -_DIGIT_COMMA:
         return piece._replace(score=piece.score + _DIGIT_COMMA)
     return piece
 
 
 def unlikely(piece: Piece) -> Piece:
-    """Returns ALBERT's piece; one like "5," is never the likeliest.
+    """Returns ALBERT's piece, whose score is lowered if it is like "5,".
 
-    google-research/albert makes two pieces of such; Hugging Face's
-    tokenizer.json lowers their scores, as here.
+    google-research/albert splits such pieces in two. Hugging Face's
+    tokenizer.json lowers their scores so that they are never the likeliest.
     """
     if not _is_digit_comma(piece.text):
         return piece
-    # As a float32 of the file.
+    # Rounded to float32, as in the file.
     (score,) = struct.unpack("f", struct.pack("f", piece.score - _DIGIT_COMMA))
     return piece._replace(score=score)
 
@@ -129,7 +129,7 @@ def make_json(
     Args:
         vocabulary: The `Vocabulary`.
         model: Its `Model`.
-        joins_quotes: As of `unigram.UnigramSpec`.
+        joins_quotes: As in `unigram.UnigramSpec`.
         keep_accents: Likewise.
         do_lower_case: Likewise.
     """
@@ -170,7 +170,7 @@ def make_json(
                 "id": vocabulary.index(token),
                 "content": token,
                 "single_word": False,
-                # The word in a mask's place has its own space before it.
+                # A mask takes the space before it, like the word it replaces.
                 "lstrip": token == special.mask,
                 "rstrip": False,
                 "normalized": False,
@@ -213,15 +213,15 @@ def _replace(pattern, content):
 def read(folder: str, settings: dict[str, Any]) -> Found:
     """Reads the files of a folder.
 
-    Where there is a tokenizer.json, the model's file is not read.
+    If there is a tokenizer.json, the model's file is not read.
 
     Args:
         folder: The folder.
         settings: The contents of its tokenizer_config.json.
 
     Raises:
-        ValueError: If a file is missing, damaged, or tells of what
-            `UnigramSpec` does not do; the message names it.
+        ValueError: If a file is missing, damaged, or asks for what
+            `UnigramSpec` does not support; the message names the file.
     """
     name = settings.get("tokenizer_class")
     name = None if name is None else name.removesuffix("Fast")
@@ -233,7 +233,7 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
     else:
         found = _read_model(folder, settings, name)
     for field in ("do_lower_case", "keep_accents"):
-        # Of XLM-RoBERTa's they mean nothing.
+        # These mean nothing for XLM-RoBERTa.
         if found.tokenizer_class == ALBERT_CLASS and settings.get(
             field, getattr(found, field)
         ) != getattr(found, field):
@@ -287,10 +287,10 @@ def _read_model(folder, settings, name):
 
 
 def typed(model: Model, special: SpecialTokens) -> Model:
-    """Returns the model whose special tokens are not found in texts.
+    """Returns the model with types by which no text matches special tokens.
 
-    The other pieces are, whatever their types were: as in tokenizer.json,
-    which tells none.
+    All other pieces become normal ones, whatever their types were:
+    tokenizer.json has no types either.
     """
     types = dict.fromkeys(special.names, CONTROL) | {special.unk: UNKNOWN}
     return model._replace(
@@ -327,14 +327,14 @@ def _read_json(path, tokenizer, name):
                 pieces.append(Piece(content, 0.0))
                 continue
             raise ValueError(
-                "`added_tokens`: the ids of those that the vocabulary has not "
+                "`added_tokens`: ids of tokens that are not in the vocabulary "
                 f"must follow its {len(pieces):,}. Received: "
                 f"{files.shortened(token)}."
             )
-        # transformers makes such of a model's user-defined symbols.
+        # transformers writes a model's user-defined symbols like this.
         raise ValueError(
-            "`added_tokens` must be special tokens: `tokenizers` parts texts "
-            "at others, which SentencePiece and we do not. Without the file, "
+            "`added_tokens` must be special tokens: `tokenizers` splits texts "
+            "at others, SentencePiece and bert_tf do not. Without the file, "
             f"{MODEL_FILES[name]} is read. Received: {files.shortened(token)}."
         )
     unk_id = model.get("unk_id")
@@ -386,7 +386,7 @@ def _added(added):
 
 
 def _list(name, values):
-    """Returns a list of the file, of which null is an empty one."""
+    """Returns a list of the file; null counts as an empty one."""
     if values is not None and not isinstance(values, list):
         raise ValueError(
             f"`{name}` must be a list. Received: {files.shortened(values)}."
@@ -395,7 +395,7 @@ def _list(name, values):
 
 
 def _type_of(part):
-    """Returns the type of a part of the file; of none, what is there."""
+    """Returns the type of an object in the file; other values as they are."""
     return part.get("type") if isinstance(part, dict) else part
 
 
@@ -422,7 +422,7 @@ def _read_normalizer(normalizer):
     steps = [normalizer] if isinstance(normalizer, dict) else []
     if steps and steps[0].get("type") == "Sequence":
         steps = _list("normalizers", steps[0].get("normalizers"))
-    # In this order, each once at most; what is None may be anywhere.
+    # In this order, each at most once; the joining of spaces may be anywhere.
     known = ("quotes", "quotes", "NFKD", "StripAccents", "Lowercase")
     order = [*known, "Precompiled"]
     charsmap, found = b"", []

@@ -5,7 +5,7 @@ eagerly, inside tf.data and in a SavedModel:
 
     clean      drop invalid bytes, controls, formats and U+FFFD
     lower      lower-case, decompose (NFD), drop the accents (Mn)
-    split      at white space, round punctuation and round CJK ideographs
+    split      at white space, around punctuation and around CJK ideographs
     pieces     greedy longest match in the vocabulary
 
 The regular expressions are RE2's, whose categories (Unicode 15) agree with
@@ -27,8 +27,8 @@ from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import tokenizer_json
 
 if TYPE_CHECKING:
-    # Imported where it is used: its 40 libraries take long to load, and a
-    # training on records has no use for them.
+    # Imported where it is used: its 40 libraries take long to load, and
+    # training on records does not need them.
     import tensorflow_text as tf_text
 
 MAX_CHARS_PER_WORD = 200
@@ -47,8 +47,9 @@ IDEOGRAPHS = (
     r"\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}"
     r"\x{f900}-\x{faff}\x{2f800}-\x{2fa1f}"
 )
-# The original sets spaces round ideographs before it lower-cases, and round
-# punctuation after; no decomposition leads into or out of either class.
+# The original sets spaces around ideographs before it lower-cases, and around
+# punctuation after. Here one pass does both: no decomposition leads into or out
+# of either class.
 PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
 _STANDS_ALONE = f"[{PUNCTUATION}{IDEOGRAPHS}]"
 
@@ -66,8 +67,8 @@ _NEW_CAPITALS = (
     (0x10594, 0x10595, 0x27),
 )
 # The context of a final sigma (Unicode 14, section 3.13): letters that have
-# case, and characters that are looked past. For the same reason these are not
-# left to ICU.
+# case, and characters that are looked past. ICU's tables are too old for these,
+# too.
 _CASED = (
     r"[\p{Lu}\p{Ll}\p{Lt}\x{aa}\x{ba}\x{2160}-\x{217f}\x{24b6}-\x{24e9}"
     r"\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}]"
@@ -78,9 +79,9 @@ _CASE_IGNORABLE = (
     r"\x{ff1a}]"
 )
 # NFD sorts each run of combining marks, in quadratic time. So the accents (Mn)
-# that it moves are dropped before. Those of combining class 0 part the marks
-# round them, and stay until after: in these ranges are all of them, and of
-# the others none.
+# that it moves are dropped before. Accents of combining class 0 separate the
+# marks around them, and are dropped after. These ranges hold all accents of
+# class 0 and no other accents.
 _UNMOVED_ACCENTS = """
     34f 7a6-7b0 900-93a 941-948 955-981 9c1-9c4 9e2-9e3 a01-a02 a41-a4c a51-a82
     ac1-ac8 ae2-b01 b3f-b44 b55-bc0 c00-c04 c3e-c4c c62-c81 cbf-ccc ce2-d01
@@ -95,8 +96,8 @@ _UNMOVED_ACCENTS = """
     11c30-11c3d 11c92-11d41 11d43 11d47-11d95 11ef3-11f40 13440-13455
     16f4f-1bc9d 1cf00-1cf46 1da00-1daaf e0100-e01ef
 """
-# Marks that it moves and that are no accents. A run of them that no word but an
-# unknown one can hold is parted by a mark of class 0.
+# Marks that NFD moves and that are no accents. If a run of them is too long for
+# a known word, a mark of class 0 breaks it up.
 _MOVED_MARKS = """
     897 1715 1734 1b44 1baa 1bf2-1bf3 302e-302f a953 a9c0 10d69-10d6d 111c0
     11235 1134d 113ce-113d0 116b6 1193d 11f41 1612f 16ff0-16ff1 1d165-1d166
@@ -105,7 +106,7 @@ _MOVED_MARKS = """
 
 
 def _code_points(ranges):
-    """Returns hexadecimal ranges as a regular expression's class has them."""
+    """Returns hexadecimal ranges in the syntax of a character class."""
     return "".join(re.sub(r"\w+", r"\\x{\g<0>}", ranges).split())
 
 
@@ -113,8 +114,8 @@ _MOVED_ACCENT = rf"[^\P{{Mn}}{_code_points(_UNMOVED_ACCENTS)}]+"
 _MARKS_OF_UNKNOWN = (
     rf"[{_code_points(_MOVED_MARKS)}]{{{MAX_CHARS_PER_WORD + 1}}}"
 )
-# Text that takes the slow way: all but valid UTF-8, for every tokenizer, and
-# the letters above, for one that lower-cases.
+# Texts that match take the fast way. The others are not valid UTF-8 or, for a
+# tokenizer that lower-cases, have a capital from above or a sigma.
 _VALID = r"[^\x{d800}-\x{dfff}]*"
 _VALID_AND_KNOWN = (
     r"[^\x{d800}-\x{dfff}\x{3a3}"
@@ -131,9 +132,9 @@ class WordpieceSpec:
         vocabulary: A `Vocabulary`.
         do_lower_case: Lower-case the text and drop its accents; must suit the
             vocabulary.
-        fast: Use `text.FastBertTokenizer`, which is several times faster and
+        fast: Use `text.FastBertTokenizer`, which is several times faster but
             differs: it case-folds by NFKC ("²" becomes "2", "ß" "ss", "…" three
-            full stops), makes spaces of controls, keeps U+FFFD, and words
+            full stops), turns controls into spaces and keeps U+FFFD, and words
             of more than 100 bytes are unknown.
 
     Raises:
@@ -180,7 +181,7 @@ class WordpieceSpec:
         )
 
     def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
-        # Here an id alone tells it: none both starts words and continues them.
+        # The id alone tells it: no entry both starts and continues words.
         return tf.gather(self._starts_word, ids)
 
     def spell(self, tokens: tf.Tensor) -> tf.Tensor:
@@ -199,15 +200,15 @@ class WordpieceTokenizer(tf.Module):
         spec: The `WordpieceSpec`.
 
     Raises:
-        ValueError: If the tokenizer is to be `fast` and no entry of the
-            vocabulary can be a piece of a text.
+        ValueError: If `fast` is set and no entry of the vocabulary can be a
+            piece of a text.
     """
 
     def __init__(self, spec: WordpieceSpec) -> None:
         super().__init__(name="wordpiece_tokenizer")
         self.spec = spec
         self.vocabulary = spec.vocabulary
-        # The operations run on the CPU alone: keep their model there.
+        # The operations only run on the CPU: keep their model there.
         with tf.device("CPU:0"):
             if spec.fast:
                 self._bert_tokenizer = _make_fast(spec)
@@ -247,7 +248,7 @@ class WordpieceTokenizer(tf.Module):
         """
         if self.spec.fast:
             raise ValueError(
-                "`fast` must be False of a tokenizer that tells offsets. "
+                "`fast` must be False for a tokenizer that returns offsets. "
                 "Received: fast=True."
             )
         words = self.split_words(texts)
@@ -275,8 +276,8 @@ class WordpieceTokenizer(tf.Module):
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns texts of the pieces: words with single spaces between.
 
-        Case, accents and spacing of the text that was tokenized are lost: to
-        cite it, use the offsets.
+        Case, accents and spacing of the original text are lost: to cite it, use
+        the offsets.
 
         Args:
             ids: RaggedTensor int32 `[batch, (pieces)]` or
@@ -288,8 +289,8 @@ class WordpieceTokenizer(tf.Module):
         if ids.shape.rank == 3:
             ids = ids.merge_dims(1, 2)
         tokens = tf.constant(self.vocabulary.tokens)
-        # The mark alone goes on with a word by nothing. (An answer to a mask
-        # that is the mark alone is shown as it is.)
+        # The mark alone adds nothing to a word. (`spell` keeps it: as a
+        # prediction for a mask it is shown as it is.)
         is_mark = tf.equal(tokens, vocabulary_lib.CONTINUATION)
         spelled = tf.where(is_mark, "", self.spec.spell(tokens))
         pieces = ids.with_flat_values(tf.gather(spelled, ids.flat_values))
@@ -301,7 +302,7 @@ class WordpieceTokenizer(tf.Module):
         return split_words(texts, self.spec.do_lower_case)
 
     def for_words(self) -> "WordpieceTokenizer":
-        """Returns this one: a word is spelled alike wherever it stands."""
+        """Returns this tokenizer: it spells a word alike wherever it stands."""
         return self
 
     def _tokenize_fast(self, texts):
@@ -327,10 +328,10 @@ class WordpieceTokenizer(tf.Module):
 
 
 def make_splitter(tokens: Iterable[str]) -> "tf_text.FastWordpieceTokenizer":
-    """Returns what splits words into the longest pieces: string to int32.
+    """Returns a tokenizer of words to int32, by the longest pieces that fit.
 
     Args:
-        tokens: The entries. The ids are their numbers; as of `unknown_last`.
+        tokens: The entries. The ids are their places in `unknown_last`.
     """
     import tensorflow_text as tf_text
 
@@ -343,7 +344,7 @@ def make_splitter(tokens: Iterable[str]) -> "tf_text.FastWordpieceTokenizer":
 
 
 def unknown_last(tokens: Iterable[str]) -> list[str]:
-    """Returns entries in their order, but the unknown token's, which is last.
+    """Returns the entries in order, but with the unknown token at the end.
 
     The builder of tensorflow_text 2.20.0 finds it only there (tensorflow/text
     issue 1462). `WordpieceTokenizer._vocabulary_ids` undoes the shift.
@@ -383,7 +384,7 @@ def _without_long(words):
 
 
 def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
-    """Normalises texts and splits them to words.
+    """Normalises texts and splits them into words.
 
     Args:
         texts: string `[batch]`, UTF-8.
@@ -397,7 +398,7 @@ def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
 
 
 def _normalize(texts, do_lower_case):
-    """Cleans the texts and sets spaces where words are to be split."""
+    """Cleans the texts and puts spaces where words are to be split."""
     ordinary = tf.reduce_all(
         tf.strings.regex_full_match(
             texts, _VALID_AND_KNOWN if do_lower_case else _VALID
@@ -409,9 +410,9 @@ def _normalize(texts, do_lower_case):
     texts = tf.strings.regex_replace(texts, _DROPPED, "")
     texts = tf.strings.regex_replace(texts, _WHITE_SPACE, " ")
     if do_lower_case:
-        # ASCII first: ICU lower-cases by the machine's locale, and in a
-        # Turkish one "I" has no dot. Its other rules by locale concern
-        # accents alone, which are dropped.
+        # ASCII first: ICU lower-cases by the machine's locale, and in a Turkish
+        # one "I" becomes a letter without a dot. Its other rules by locale only
+        # concern accents, which are dropped.
         texts = tf.strings.lower(texts)
         texts = tf.strings.lower(texts, encoding="utf-8")
         texts = tf.strings.regex_replace(texts, _MOVED_ACCENT, "")
@@ -437,13 +438,13 @@ def _normalize_rare(texts, do_lower_case):
     texts = tf.strings.unicode_encode(
         code_points.with_flat_values(flat), "UTF-8"
     )
-    # What is dropped later must not part a sigma from its context now.
+    # What is dropped later must not separate a sigma from its context now.
     texts = tf.strings.regex_replace(texts, _DROPPED, "")
     return _lower_sigma(texts)
 
 
 def _lower_sigma(texts):
-    """Lower-cases Σ: ς after a cased letter with none following, else σ."""
+    """Lower-cases Σ: ς after a cased letter and before none, otherwise σ."""
     # A match takes the letter that follows, which may be a Σ too: the second
     # pass finds those.
     for _ in range(2):

@@ -1,6 +1,6 @@
-"""Words given one by one, or found as data of tagging have them.
+"""Tokenizes words given one by one, or found as in data for tagging.
 
-For tokenizers that spell a word by what stands before it.
+For tokenizers that spell a word depending on what precedes it.
 """
 
 import tensorflow as tf
@@ -15,9 +15,9 @@ WHITE_SPACE = (
     r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}"
     r"\x{205f}\x{3000}"
 )
-# A byte that no UTF-8 has.
+# A byte that never occurs in UTF-8.
 END = b"\xff"
-# What data of tagging have as words: "U.S", "don't", one mark of punctuation.
+# Words as in data for tagging: "U.S", "don't", one punctuation mark.
 _IN_WORD = f"[^{WHITE_SPACE}{wordpiece.PUNCTUATION}{wordpiece.IDEOGRAPHS}]+"
 _WORD = (
     f"[{wordpiece.IDEOGRAPHS}]|[{wordpiece.PUNCTUATION}]"
@@ -27,7 +27,7 @@ _VALID = r"[^\x{d800}-\x{dfff}]*"
 
 
 def valid(texts: tf.Tensor) -> tf.Tensor:
-    """Returns strings `[N]` without the bytes that are no UTF-8."""
+    """Returns strings `[N]` without the bytes that are not UTF-8."""
     is_valid = tf.reduce_all(tf.strings.regex_full_match(texts, _VALID))
     return tf.cond(
         is_valid,
@@ -43,7 +43,7 @@ class WordTokenizer(tf.Module):
 
     Args:
         spec: The spec of the tokenizer of texts.
-        tokenizer: Tokenizes a word that is all of a text, as it does one in the
+        tokenizer: Tokenizes a text that is one word as it does a word in the
             middle of a text.
     """
 
@@ -56,7 +56,7 @@ class WordTokenizer(tf.Module):
         """Returns the ids of words.
 
         Args:
-            words: string `[batch]`, a word each.
+            words: string `[batch]`, one word each.
 
         Returns:
             RaggedTensor int32 `[batch, (parts of the word), (pieces)]`.
@@ -66,7 +66,7 @@ class WordTokenizer(tf.Module):
     def tokenize_with_offsets(
         self, texts: tf.Tensor
     ) -> tuple[tf.RaggedTensor, offsets_lib.Offsets]:
-        """Returns the ids of `split_words`, and where they come from.
+        """Returns the ids of the words of `split_words`, and their offsets.
 
         Args:
             texts: string `[batch]`.
@@ -78,7 +78,7 @@ class WordTokenizer(tf.Module):
         words = _words_alone(parts)
         ids, offsets = self._tokenizer.tokenize_with_offsets(words.flat_values)
         ids = words.with_values(ids.merge_dims(1, 2))
-        # A word of marks alone may have no piece.
+        # A word that is only marks may have no piece.
         ids = tf.ragged.boolean_mask(ids, ids.row_lengths(axis=2) > 0)
         lengths = tf.strings.length(parts.flat_values, unit="UTF8_CHAR")
         starts = parts.with_values(tf.cumsum(lengths, exclusive=True))
@@ -98,8 +98,9 @@ class WordTokenizer(tf.Module):
     def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the words of every text: string `[batch, (words)]`.
 
-        They are parted by white space. Marks of punctuation at both ends of
-        one are words, and ideographs. What has no piece is none.
+        They are separated by white space. Punctuation marks at both ends of a
+        word are words of their own, and so are ideographs. A word without
+        pieces is left out.
         """
         words = _words_alone(_words_and_between(texts))
         pieces = self.tokenize(words.flat_values).merge_dims(1, 2)
@@ -108,12 +109,12 @@ class WordTokenizer(tf.Module):
         )
 
     def for_words(self) -> "WordTokenizer":
-        """Returns this one."""
+        """Returns this tokenizer."""
         return self
 
 
 def _words_and_between(texts):
-    """Returns, in turns, what is between words and words: `[batch, (N)]`."""
+    """Returns the gaps and the words of texts in turns: `[batch, (N)]`."""
     texts = tf.strings.regex_replace(valid(texts), _WORD, END + rb"\0" + END)
     return tf.strings.split(texts, END)
 
