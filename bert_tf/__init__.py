@@ -1,10 +1,10 @@
 """BERT from raw text to a served SavedModel, in TensorFlow and Keras 3.
 
-The names in `__all__` are public. Each is imported when it is first looked up
-(PEP 562), and with it what it needs: `import bert_tf` loads neither TensorFlow
-nor Keras, and the models load no TensorFlow where Keras has another backend.
-Whichever of the two is imported first, `keras.saving.load_model` knows what is
-defined here.
+The names in `__all__` are public. Each is imported, with everything it needs,
+when it is first looked up (PEP 562). So `import bert_tf` loads neither
+TensorFlow nor Keras, and the models do not load TensorFlow if Keras has another
+backend. `keras.saving.load_model` knows the classes defined here, whether Keras
+or bert_tf is imported first.
 """
 
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Written out, as type checkers and editors read it.
+# Written out for type checkers and editors.
 __all__ = [
     "BertClassifier",
     "BertConfig",
@@ -70,7 +70,7 @@ __all__ = [
     "tuning",
 ]
 
-# Where each name is defined; a module's is its own.
+# The module that defines each name, or that is meant by it.
 _MODULES = {
     "BertClassifier": "bert_tf.models.classifier",
     "BertConfig": "bert_tf.config",
@@ -100,7 +100,7 @@ _MODULES = {
 }
 
 
-# For type checkers a module with such a function would have every name.
+# With such a function, type checkers would accept every name.
 if not TYPE_CHECKING:
     __getattr__ = lazy.attach(__name__, _MODULES)
 

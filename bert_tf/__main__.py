@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from bert_tf import program
 
-# In the order of the work: text, records, models, answers.
+# In the order of use: text, records, models, answers.
 COMMANDS = {
     "collect-documentation": "bert_tf.data.collect_documentation",
     "learn-vocabulary": "bert_tf.data.learn_vocabulary",
@@ -43,7 +43,7 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Runs the command that the first argument names, with the others."""
+    """Runs the command named by the first argument with the other arguments."""
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("--help", "-h", "help"):
         with program.help_printed():
@@ -52,7 +52,7 @@ def main() -> None:
     if name not in COMMANDS:
         _refuse(f"unknown command {name!r}. bert_tf --help lists them.")
     module = importlib.import_module(COMMANDS[name])
-    # As the program's own file would have it: absl shows the help of this.
+    # absl's help shows the docstring of `__main__`.
     sys.modules["__main__"].__doc__ = module.__doc__
     sys.argv = [f"bert_tf {name}", *arguments]
     program.run(module.main)
@@ -83,7 +83,7 @@ def _help():
 
 
 def _summary(module):
-    """Returns the first line of a program's docstring; does not run it."""
+    """Returns the first line of a program's docstring without running it."""
     spec = importlib.util.find_spec(module)
     assert spec is not None
     assert spec.origin is not None

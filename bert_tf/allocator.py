@@ -1,16 +1,16 @@
-"""The allocators of TensorFlow and of the C library, told to keep freed memory.
+"""Makes the allocators of TensorFlow and the C library keep freed memory.
 
-TensorFlow asks glibc for each tensor of a step on the CPU, unless oneDNN's
-operations are in use, which bring an allocator of their own (on CPUs with
-AVX-512's products of bytes, or AMX). glibc then returns large blocks to the
-system as soon as they are free, and takes them back page by page, each filled
-with zeros, for the next operation: up to a fifth of a step. And each thread
-takes its blocks from an arena of its own, so that what one thread has freed is
-of no use to another.
+On the CPU, TensorFlow asks glibc for each tensor of a step, unless it uses
+oneDNN's operations, which bring their own allocator (on CPUs with AVX-512 VNNI
+or AMX). glibc returns large blocks to the system as soon as they are freed. For
+the next operation it takes them back page by page, each filled with zeros,
+which costs up to a fifth of a step. Also, each thread takes its blocks from its
+own arena, so memory that one thread has freed is of no use to another.
 
-So TensorFlow takes its tensors from the allocator that it has for GPUs, "best
-fit with coalescing". It has memory of its own, which nothing small of others
-cuts into pieces: with BERT-base at 8 rows of 512 a process takes a tenth less.
+Therefore TensorFlow takes its tensors from the allocator that it has for GPUs,
+"best fit with coalescing". It has separate memory, which small blocks of other
+code do not fragment: with BERT-base at 8 rows of 512 tokens, a process takes a
+tenth less.
 """
 
 import ctypes
@@ -18,18 +18,18 @@ import os
 
 _TENSORFLOW = {
     "TF_CPU_ALLOCATOR_USE_BFC": "1",
-    # Else 64 GiB. What is not used is asked for, but not taken.
+    # The default is 64 GiB. Unused memory is reserved but not taken.
     "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(2**24),
 }
-# The same for a process that is started with them in its environment: a
-# notebook, or a program that is not ours.
+# These environment variables do the same for a process that is started with
+# them: a notebook, or a program that is not ours.
 VARIABLES = _TENSORFLOW | {
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_ARENA_MAX": "1",
 }
-# Of glibc's malloc.h, and what each is set to: memory is never given back, no
-# block is mapped on its own, and all threads have one arena.
+# Options of glibc's malloc.h and their values: memory is never given back, no
+# block is mapped separately, and all threads share one arena.
 _TRIM_THRESHOLD = (-1, -1)
 _MMAP_MAX = (-4, 0)
 _ARENA_MAX = (-8, 1)
@@ -45,21 +45,20 @@ def is_set() -> bool:
 def keep_freed() -> bool:
     """Lets this process reuse the memory that it frees, in all its threads.
 
-    Call it before TensorFlow is imported: threads keep the arenas that they
-    have. Processes that this one starts have glibc's settings of their own, and
-    TensorFlow's of this one.
+    Call it before TensorFlow is imported: existing threads keep their arenas.
+    Child processes inherit the settings of TensorFlow, but not those of glibc.
 
     Returns:
-        Whether the C library was asked: it is not where it is not glibc, nor
-        where the environment sets its allocator (MALLOC_ARENA_MAX and so on,
-        or GLIBC_TUNABLES with glibc.malloc), which then holds.
+        Whether the allocators were set. They are not if the C library is not
+        glibc, or if the environment already sets glibc's allocator
+        (MALLOC_ARENA_MAX and so on, or GLIBC_TUNABLES with glibc.malloc).
     """
     if is_set():
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
-        # macOS and musl have none; on Windows there is no such library.
+        # macOS and musl have no `mallopt`; Windows has no such library.
         return False
     for name, value in _TENSORFLOW.items():
         os.environ.setdefault(name, value)

@@ -1,4 +1,4 @@
-"""The architecture of a model: its fields, and what they may be."""
+"""The architecture of a model: its fields and their valid values."""
 
 import dataclasses
 import numbers
@@ -16,7 +16,7 @@ ACTIVATIONS = ("gelu", "gelu_new", "linear", "relu", "tanh")
 # Ids and sizes are int32, and other numbers float32.
 _LARGEST_INT = 2**31 - 1
 _LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
-# Sizes of which a family may have none.
+# Sizes that may be 0 in some families.
 _MAY_BE_0 = ("type_vocab_size", "padding_idx")
 
 
@@ -24,8 +24,8 @@ _MAY_BE_0 = ("type_vocab_size", "padding_idx")
 class BertConfig:
     """The hyper-parameters of the encoder (Devlin et al. 2018, section 3).
 
-    Those from `embedding_size` on are what other families have otherwise than
-    BERT; `named`, and the reading of their files, set them.
+    The fields from `embedding_size` on describe how other families differ from
+    BERT; `named` and the config readers set them.
 
     Args:
         model_type: The family of models, by Hugging Face's name; see
@@ -42,34 +42,34 @@ class BertConfig:
             `[0, 1)`.
         attention_probs_dropout_prob: Dropout of the attention probabilities,
             in `[0, 1)`.
-        max_position_embeddings: The longest sequence. RoBERTa's config.json
-            has `padding_idx` + 1 more.
+        max_position_embeddings: The longest sequence. In RoBERTa's config.json
+            the number is larger by `padding_idx` + 1.
         type_vocab_size: Number of segments. Differs from BERT: the original
             class defaults to 16, but every released model has 2. A model
-            with 0 (DistilBERT) or 1 (RoBERTa) makes no use of `segment_ids`.
+            with 0 (DistilBERT) or 1 (RoBERTa) does not use `segment_ids`.
         initializer_range: Standard deviation of the truncated normal that
             initialises kernels and embeddings.
         layer_norm_eps: Added to the variance in every LayerNorm.
         is_decoder: Whether a token sees only itself and those before it, left
             to right (the LTR ablation, section 5.1); Hugging Face's name.
-        embedding_size: Width of the embeddings, where a dense layer takes them
-            to `hidden_size` (ALBERT, ELECTRA); None where there is none.
+        embedding_size: Width of the embeddings, if a dense layer projects them
+            to `hidden_size` (ALBERT, ELECTRA); None if there is no such layer.
         num_hidden_groups: Number of blocks that have weights; each is applied
-            in several layers after another (ALBERT). None for one a layer.
-        padding_idx: Id of the padding where positions are counted from the
-            first token that is none, from `padding_idx` + 1 on (RoBERTa);
-            None for positions counted from 0 (BERT).
-        has_pooler: Whether the pooled output is the pooler's; if not it is
+            in several consecutive layers (ALBERT). None for one block a layer.
+        padding_idx: Id of the padding in families whose positions are counted
+            from `padding_idx` + 1 and skip padding (RoBERTa); None for
+            positions counted from 0 (BERT).
+        has_pooler: Whether the pooled output is the pooler's; otherwise it is
             the first token's vector (DistilBERT, ELECTRA).
         classifier_hidden_act: Activation of a classifier's hidden layer, in
-            families that are not pre-trained on pairs of sentences; None
-            where the pooler is trained on pairs, and serves for one.
+            families that are not pre-trained on pairs of sentences; None if
+            the pooler is trained on pairs and serves as that layer.
         drops_classifier_input: Whether there is dropout before that layer too.
         classifier_dropout_prob: Dropout of a new classifier, in `[0, 1)`.
-        span_dropout_prob: Dropout in front of the span head, in `[0, 1)`.
+        span_dropout_prob: Dropout before the span head, in `[0, 1)`.
 
     Raises:
-        ValueError: If a value is out of its range; it names the field.
+        ValueError: If a value is out of its range; the message names the field.
 
     Example:
 
@@ -158,9 +158,9 @@ class BertConfig:
             name: One of `sizes.NAMES`: "tiny", "mini", "small", "medium",
                 "base", "large", or "L-4_H-256" and so on for the 24 sizes of
                 Turc et al. 2019; "roberta-base", "albert-xxlarge" and so on.
-            **overrides: Fields to replace; `vocab_size` is that of the
-                released model, of BERT 30,522 (the English uncased
-                vocabulary), unless given.
+            **overrides: Fields to replace. `vocab_size` defaults to that of
+                the released model, for BERT 30,522 (the English uncased
+                vocabulary).
         """
         if name not in sizes.NAMES:
             raise ValueError(
@@ -190,9 +190,10 @@ class BertConfig:
         return self.classifier_hidden_act is None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as Hugging Face's `config.json` has BERT's.
+        """Returns the fields under the names of Hugging Face's `config.json`.
 
-        Those from `is_decoder` on are among them where they are not BERT's.
+        The fields from `is_decoder` on are included only if they differ from
+        BERT's.
         """
         fields = {field.name: field for field in dataclasses.fields(self)}
         later = list(fields)[list(fields).index("is_decoder") :]
@@ -204,13 +205,13 @@ class BertConfig:
 
 
 def whole_number(name: str, value: Any) -> int:
-    """Returns an argument as an int, which NumPy's integers are not.
+    """Returns an argument as an int, also if it is a NumPy integer.
 
-    Files of models hold no others.
+    Files of models can only hold Python's numbers.
 
     Args:
-        name: Of the argument.
-        value: What was given.
+        name: Name of the argument.
+        value: Value of the argument.
 
     Raises:
         ValueError: If it is no integer.
@@ -228,11 +229,11 @@ def whole_number(name: str, value: Any) -> int:
 
 
 def fraction(name: str, value: Any) -> float:
-    """Returns an argument as a float, which NumPy's numbers are not.
+    """Returns an argument as a float, also if it is a NumPy number.
 
     Args:
-        name: Of the argument.
-        value: What was given.
+        name: Name of the argument.
+        value: Value of the argument.
 
     Raises:
         ValueError: If it is no number in [0, 1).

@@ -1,7 +1,7 @@
-"""Options that are described once: fields of dataclasses, and their flags.
+"""Options that are described once, as fields of dataclasses.
 
-`program.define_flags` makes a flag of every field, and `check` holds the values
-to the same ranges, wherever they come from.
+`program.define_flags` makes a flag from every field, and `check` applies the
+same ranges to the values wherever they come from.
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ from bert_tf import files
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Which values are good.
+    """A range of valid values.
 
     Args:
-        text: What messages say of them.
-        has: Whether a value, other than None, is one.
+        text: How messages describe the values.
+        has: Returns whether a value, other than None, is in the range.
     """
 
     text: str
@@ -31,12 +31,12 @@ class Range:
 
 POSITIVE = Range("positive", lambda value: value > 0)
 NOT_NEGATIVE = Range("0 or more", lambda value: value >= 0)
-# What a layer hands down to the one below.
+# A factor that is applied from each layer to the one below.
 LAYER_SHARE = Range("above 0, and at most 1", lambda value: 0 < value <= 1)
 SEED = Range("in [0, 2**32)", lambda value: 0 <= value < 2**32)
 
-# Types, and what messages say of their values. Those of other types are checked
-# where they are used.
+# Types, and how messages describe their values. Options of other types are
+# checked where they are used.
 _KINDS: dict[Any, str] = {
     bool: "true or false",
     bool | None: "true, false or None",
@@ -65,7 +65,7 @@ def option(
         text: The help of its flag.
         values: The `Range` of its values; None for any.
         choices: All its values, strings; None for any.
-        **metadata: What else there is to know of it.
+        **metadata: Further entries of the field's metadata.
     """
     return dataclasses.field(
         default=default,
@@ -79,20 +79,20 @@ def option(
 
 
 def check(options: Any) -> None:
-    """Checks the values of a dataclass's `option`s; of NumPy's makes Python's.
+    """Checks a dataclass's `option`s, and makes NumPy's values Python's.
 
     Args:
         options: The dataclass; fields that are no options are left alone.
 
     Raises:
-        ValueError: If one is of another type, not finite, or out of its range;
-            it names the flag.
+        ValueError: If a value is of another type, not finite, or out of its
+            range; the message names the flag.
     """
     for field in dataclasses.fields(options):
         if "help" in field.metadata:
             value = getattr(options, field.name)
             if isinstance(value, np.generic):
-                # Files of a training hold none.
+                # The files of a training cannot hold NumPy values.
                 value = value.item()
                 object.__setattr__(options, field.name, value)
             _check(field, value)
@@ -101,7 +101,7 @@ def check(options: Any) -> None:
 def _check(field, value):
     values, choices = field.metadata["range"], field.metadata["choices"]
     wanted = None
-    # Flags are of their types. What Python gives may be of any.
+    # Flags have the right types, but values from Python code may not.
     if field.type in _KINDS and not _is_of(field.type, value):
         wanted = _KINDS[field.type]
         if choices:

@@ -1,17 +1,17 @@
-r"""Writes BERT's hidden layers as vectors of the tokens, or lines, of a text.
+r"""Writes BERT's hidden layers as vectors of a text's tokens or lines.
 
     python -m bert_tf.extract_features --input_file=input.txt \
         --output_file=output.jsonl --init_checkpoint=uncased_L-12_H-768_A-12
 
-writes what google-research/bert's program does: a line of JSON for each line
+writes the same as google-research/bert's program: a line of JSON for each line
 of the input, with the last four layers of each token. "sentence ||| sentence"
 is a pair. For large inputs
 
     --output_format=npz --dtype=float16 --pooling=mean --layers=-1 --normalize
 
-writes one vector a line, in a small part of the space. The input is read, and
-the output written, as it goes: neither is held in memory. A run that is
-stopped writes nothing.
+writes one vector a line, which takes far less space. Input and output are
+streamed: neither is held in memory. A run that is stopped leaves no output
+file.
 """
 
 import time
@@ -46,13 +46,13 @@ _VOCAB_FILE = flags.DEFINE_string(
 _DO_LOWER_CASE = flags.DEFINE_bool(
     "do_lower_case",
     None,
-    "Whether to lower-case the text. Default: as the model folder says, or "
-    "else true.",
+    "Whether to lower-case the text. Default: as the model folder says, "
+    "otherwise true.",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length",
     128,
-    "Longest sequence, in word pieces; the ends of longer lines are cut off.",
+    "Longest sequence, in word pieces; longer lines are cut at the end.",
     lower_bound=3,
 )
 _BATCH_SIZE = flags.DEFINE_integer(
@@ -62,13 +62,13 @@ _OUTPUT_FORMAT = flags.DEFINE_enum(
     "output_format",
     options.JSONL,
     options.FORMATS,
-    "jsonl: google-research/bert's. npz: NumPy's arrays `vectors`, `layers` "
-    "and, of tokens, `token_ids` and `row_splits`. tfrecord: Examples of "
-    "`linex_index`, `vectors` (a serialized tensor) and `token_ids`. parquet: "
-    "rows of these, `vectors` as lists; it needs pyarrow.",
+    "jsonl: google-research/bert's. npz: NumPy arrays `vectors`, `layers` and, "
+    "with a vector a token, `token_ids` and `row_splits`. tfrecord: Examples "
+    "of `linex_index`, `vectors` (a serialized tensor) and `token_ids`. "
+    "parquet: rows of these, `vectors` as lists; it needs pyarrow.",
 )
 _DTYPE = flags.DEFINE_enum(
-    "dtype", "float32", options.DTYPES, "Numbers in npz, tfrecord and parquet."
+    "dtype", "float32", options.DTYPES, "Dtype in npz, tfrecord and parquet."
 )
 _COMBINE = flags.DEFINE_enum(
     "combine",
@@ -81,9 +81,9 @@ _POOLING = flags.DEFINE_enum(
     "pooling",
     options.NONE,
     options.POOLING,
-    "none: a vector a token. cls: a vector a line, that of [CLS]. mean: the "
-    "mean of the line's tokens, [CLS] and [SEP] among them. max: the largest "
-    "of each number.",
+    "none: one vector a token. The others write one vector a line. cls: that "
+    "of [CLS]. mean: the mean over the line's tokens, including [CLS] and "
+    "[SEP]. max: the maximum over them of each number.",
 )
 _NORMALIZE = flags.DEFINE_bool(
     "normalize", False, "Whether to divide every vector by its length."
@@ -119,7 +119,7 @@ def main(_):
         pooling=_POOLING.value,
         is_normalized=_NORMALIZE.value,
     )
-    # A bad line is found before anything is computed.
+    # Reads all lines, so that a bad one is found before anything is computed.
     num_lines = feature_files.count_lines(_INPUT_FILE.value)
     strategy = training_flags.make_strategy()
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):

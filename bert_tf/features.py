@@ -1,17 +1,17 @@
 """Names, dtypes and shapes of the records and of the model inputs.
 
-These are google-research/bert's names; every file of the library that names a
-feature names it from here. Letters: B batch, L sequence length, P predictions
-a sequence, S sequences packed into one row.
+These are google-research/bert's names, and the whole library takes them from
+here. Letters: B batch, L sequence length, P predictions a sequence, S sequences
+packed into one row.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-# A tensor of any Keras backend, symbolic or not, or an array: they have no
-# class in common, and `layers` and `models` know no backend.
+# A tensor of any Keras backend, symbolic or not, or an array. They have no
+# common class, and `layers` and `models` do not depend on a backend.
 Tensor = Any
-# Tensors by the names below: a batch, or what a model is called with.
+# Tensors by the names below: a batch, or the inputs of a model.
 Batch = Mapping[str, Tensor]
 # {name: (dtype, shape)} of a record's features.
 RecordSpec = dict[str, tuple[str, tuple[int, ...]]]
@@ -22,18 +22,19 @@ SEGMENT_IDS = "segment_ids"
 # The model inputs that are always there: int32 [B, L].
 MODEL_INPUTS = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
 
-# What is compared with these inputs, which are then of queries: int32
-# [B, P, L'], P passages for each, of a length of their own.
+# If the inputs above are queries, these are the passages to compare them with:
+# int32 [B, P, L'], P passages for each query, with a separate length L'.
 PASSAGE_IDS = "passage_ids"
 PASSAGE_MASK = "passage_mask"
 PASSAGE_SEGMENT_IDS = "passage_segment_ids"
 # In the order of MODEL_INPUTS.
 PASSAGE_INPUTS = (PASSAGE_IDS, PASSAGE_MASK, PASSAGE_SEGMENT_IDS)
 
-# Inputs of packed rows. int32 [B, L]: positions start at 0 in every packed
-# sequence; sequence ids are 1, 2, ... and 0 on padding, and a token attends
-# only to tokens of its own sequence. int32 [B, S]: where each packed sequence
-# begins, for the pooler; 0 where a row has fewer than S.
+# Inputs of packed rows. The first two are int32 [B, L]: positions start at 0
+# in every packed sequence; sequence ids are 1, 2, ... and 0 on padding, and a
+# token attends only to tokens of its own sequence. The third is int32 [B, S]:
+# where each packed sequence begins, for the pooler. If a row has fewer than S
+# sequences, the rest are 0.
 POSITION_IDS = "position_ids"
 SEQUENCE_IDS = "sequence_ids"
 FIRST_POSITIONS = "first_positions"
@@ -42,12 +43,12 @@ MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"
 NEXT_SENTENCE_LABELS = "next_sentence_labels"
-# Of no record, but of batches for ELECTRA: int32 [B, P, 2] in [0, 2**23), what
-# the samples of the predictions are a function of. Integers, since Keras would
-# make 16 bits of numbers between 0 and 1.
+# Only in batches for ELECTRA, not in records: int32 [B, P, 2] in [0, 2**23),
+# the random draws that determine the samples of the predictions. Integers,
+# because Keras would cast floats to 16 bits under a mixed policy.
 REPLACEMENT_DRAWS = "replacement_draws"
-# What the labels 0 and 1 say of the second segment, by the objective that the
-# records are for; nothing where records have no label.
+# {objective of the records: what the labels 0 and 1 say about the second
+# segment}; empty if records have no label.
 SENTENCE_LABELS = {
     "next_sentence": ("follows", "random next"),
     "sentence_order": ("in order", "swapped"),
@@ -57,7 +58,7 @@ OBJECTIVES_WITHOUT_LABELS = tuple(
     name for name, meanings in SENTENCE_LABELS.items() if not meanings
 )
 
-# Of an example in a batch that was padded to full size: 0 on the padding.
+# For each example of a batch that was padded to full size; 0 on the padding.
 EXAMPLE_WEIGHTS = "example_weights"
 LABELS = "labels"
 
@@ -80,10 +81,10 @@ def pretraining_record(
         has_labels: Whether the objective has labels (`SENTENCE_LABELS`).
         is_masked: Whether the masks are in the records; if not, the input
             pipeline chooses them (`dynamic_masking.mask_examples`).
-        max_sequences_per_row: S. From 2 on, rows hold several sequences: P is
-            then of a row, and of the S labels and first positions those of
-            the sequences that a row lacks are 0. A first position of 0 is a
-            sequence's only where it is the row's first.
+        max_sequences_per_row: S. If it is more than 1, rows hold several
+            sequences, and P is the number of predictions of a row. If a row has
+            fewer than S sequences, the remaining labels and first positions are
+            0. Only the row's first sequence really begins at position 0.
     """
     record: RecordSpec = {
         INPUT_IDS: ("int64", (max_seq_length,)),

@@ -1,7 +1,7 @@
-"""Files on local disks and in object stores (gs://), read and written whole.
+"""Files on local disks and in object stores (gs://).
 
-TensorFlow is imported on first use: `config` reads files, and the models,
-which import it, run without TensorFlow on other Keras backends.
+TensorFlow is imported only on first use: `config` imports this module, and the
+models, which import `config`, run without TensorFlow on other Keras backends.
 """
 
 import bz2
@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-# What a path may be given as, on a local disk or in an object store.
+# A path on a local disk or in an object store.
 AnyPath = str | os.PathLike[str]
 
 _DECOMPRESSORS: dict[str, Callable[..., Any]] = {
@@ -36,20 +36,21 @@ _DECOMPRESSORS: dict[str, Callable[..., Any]] = {
     ".bz2": lambda file: io.BufferedReader(_Bz2Bytes(file), _READ_AHEAD),
 }
 _READ_AHEAD = 1 << 20
-# The most that a text file of a model folder may hold; vocabularies of half a
-# million entries have 10 MB.
+# Most bytes of a text file in a model folder. A vocabulary of half a million
+# entries has 10 MB.
 MAX_FOLDER_TEXT = 1 << 25
-# Of a disk, a quota, or a file's size.
+# A full disk, an exhausted quota, or a file that is too large.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# JSON may escape half of a pair, which is no character and has no UTF-8.
+# JSON may escape half of a surrogate pair, which is no character and cannot be
+# encoded in UTF-8.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-# How messages show what was received.
+# How messages show received values.
 _SHOWN = reprlib.Repr()
 _SHOWN.maxlist = 20
 _SHOWN.maxlevel = 3
 _SHOWN.maxstring = 60
 _MAX_SHOWN = 200
-# What is raised where a compressed file is none, or cut short.
+# Raised when a compressed file is damaged, cut short or not compressed at all.
 DAMAGE_ERRORS = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 
@@ -77,14 +78,14 @@ def is_folder(path: AnyPath) -> bool:
 
 
 def size(path: AnyPath) -> int:
-    """Returns the bytes that a file holds."""
+    """Returns the size of a file in bytes."""
     if is_remote(path):
         return _gfile().stat(path).length
     return os.path.getsize(path)
 
 
 def list_folder(path: AnyPath) -> list[str]:
-    """Returns the names in a folder, sorted; [] where there is none."""
+    """Returns the names in a folder, sorted; [] if there is no such folder."""
     if not is_folder(path):
         return []
     if is_remote(path):
@@ -93,7 +94,7 @@ def list_folder(path: AnyPath) -> list[str]:
 
 
 def make_folder(path: AnyPath) -> None:
-    """Makes the folder and its parents; it may be there already.
+    """Makes a folder and its parents; it may exist already.
 
     Raises:
         ValueError: If a file of that name is in the way.
@@ -105,12 +106,12 @@ def make_folder(path: AnyPath) -> None:
         os.makedirs(path, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise ValueError(
-            f"A folder is wanted at {path}, but a file is in the way."
+            f"{path} must be a folder, but a file is in the way."
         ) from error
 
 
 def remove(path: AnyPath) -> None:
-    """Removes a file, or a folder with all that is in it."""
+    """Removes a file, or a folder with all its contents."""
     if is_remote(path):
         if _gfile().isdir(path):
             _gfile().rmtree(path)
@@ -127,7 +128,7 @@ def expand_globs(patterns: str, flag: str = "input_file") -> list[str]:
 
     Args:
         patterns: E.g. `"wiki-*.txt,gs://bucket/books-*.txt"`.
-        flag: What the patterns came from; errors name it.
+        flag: The flag or argument that the patterns come from, for errors.
 
     Raises:
         ValueError: If a pattern matches no file, or all are empty.
@@ -148,7 +149,7 @@ def expand_globs(patterns: str, flag: str = "input_file") -> list[str]:
 
 
 def is_compressed(path: AnyPath) -> bool:
-    """Returns whether a file's name tells that it is compressed."""
+    """Returns whether a file is compressed, by its name."""
     return os.fspath(path).endswith(tuple(_DECOMPRESSORS))
 
 
@@ -157,11 +158,11 @@ def open_bytes(path: AnyPath, decompress: bool = True) -> io.BufferedIOBase:
 
     Args:
         path: The file.
-        decompress: Whether to read what a compressed file holds; reading then
-            raises one of `DAMAGE_ERRORS` where it is damaged.
+        decompress: Whether to decompress a compressed file; reading then raises
+            one of `DAMAGE_ERRORS` if it is damaged.
     """
     path = os.fspath(path)
-    # Read ahead: each read of its own would be a request to the store.
+    # Buffered: otherwise each read would be a request to the store.
     stream = (
         io.BufferedReader(_RemoteBytes(path), _READ_AHEAD)
         if is_remote(path)
@@ -174,7 +175,7 @@ def open_bytes(path: AnyPath, decompress: bool = True) -> io.BufferedIOBase:
 
 
 class _RemoteBytes(io.RawIOBase):
-    """TensorFlow's reader as Python's: its own has no `readline(limit)`."""
+    """TensorFlow's reader as a Python stream; it has no `readline(limit)`."""
 
     def __init__(self, path):
         super().__init__()
@@ -208,10 +209,10 @@ class _RemoteBytes(io.RawIOBase):
 
 
 class _Bz2Bytes(io.RawIOBase):
-    """What a .bz2 holds; reading raises `EOFError` where it is damaged.
+    """The contents of a .bz2 file; reading raises `EOFError` if it is damaged.
 
-    bz2's own reader raises an `OSError` there, as a disk that fails does; but
-    it has no number.
+    bz2's own reader raises an `OSError` then, like a failing disk, but without
+    an error number.
     """
 
     def __init__(self, file):
@@ -229,7 +230,7 @@ class _Bz2Bytes(io.RawIOBase):
             return self._file.readinto(buffer)
 
     def seek(self, offset, whence=os.SEEK_SET):
-        # It reads up to there.
+        # Seeking reads up to the offset.
         with _damage_told():
             return self._file.seek(offset, whence)
 
@@ -252,7 +253,7 @@ def _damage_told():
 
 
 def sha256(path: AnyPath) -> str:
-    """Returns the SHA-256 of a file as it lies there, in hexadecimal."""
+    """Returns the SHA-256 of a file, not decompressed, in hexadecimal."""
     with open_bytes(path, decompress=False) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -261,8 +262,8 @@ def read_bytes(path: AnyPath, max_bytes: int | None = None) -> bytes:
     """Reads a whole file.
 
     Raises:
-        ValueError: If there is no such file, or `max_bytes` is given and it
-            holds more or is a pipe or a device; the message names the path.
+        ValueError: If there is no such file. With `max_bytes`, also if it is
+            larger, or is a pipe or a device. The message names the path.
     """
     if not exists(path) or is_folder(path):
         raise ValueError(f"There is no file {path}.")
@@ -277,8 +278,8 @@ def read_bytes(path: AnyPath, max_bytes: int | None = None) -> bytes:
     with opener(path, "rb") as stream:
         if max_bytes is None:
             return stream.read()
-        # What files of /proc hold, and what grows meanwhile, has no size
-        # before. In pieces: a read has memory for all that it is asked for.
+        # The size may be wrong: files in /proc report none, and a file may
+        # grow. Read in pieces: `read(n)` allocates all n bytes.
         data = bytearray()
         while piece := stream.read(_READ_AHEAD):
             data += piece
@@ -290,7 +291,7 @@ def read_bytes(path: AnyPath, max_bytes: int | None = None) -> bytes:
 
 
 def _check_regular(path):
-    """Raises `ValueError` for what a reader may wait for, or read, forever."""
+    """Raises `ValueError` if reading might wait or go on forever."""
     if not is_remote(path) and not os.path.isfile(path):
         raise ValueError(f"{path}: must be a file, and no pipe or device.")
 
@@ -299,7 +300,7 @@ def read_text(path: AnyPath, max_bytes: int | None = None) -> str:
     """Reads UTF-8 text, line ends untouched.
 
     Raises:
-        ValueError: As of `read_bytes`, or if the file is not UTF-8; the
+        ValueError: As for `read_bytes`, or if the file is not UTF-8; the
             message names the line of the first bad byte.
     """
     data = read_bytes(path, max_bytes)
@@ -313,7 +314,11 @@ def read_text(path: AnyPath, max_bytes: int | None = None) -> str:
 
 
 def read_json(path: AnyPath, max_bytes: int | None = None) -> Any:
-    """Raises ValueError, naming the path, as `read_text` or if no JSON."""
+    """Returns the value in a JSON file.
+
+    Raises:
+        ValueError: As for `read_text` and `parse_json`.
+    """
     return parse_json(read_text(path, max_bytes), path)
 
 
@@ -322,7 +327,7 @@ def read_object(path: AnyPath) -> dict[str, Any]:
 
     Raises:
         ValueError: If it is missing, damaged, too large or no JSON object; the
-            message names it.
+            message names the path.
     """
     values = read_json(path, MAX_FOLDER_TEXT)
     if not isinstance(values, dict):
@@ -335,16 +340,17 @@ def checked(
     values: dict[str, Any],
     checks: Mapping[str, tuple[Callable[[Any], bool], str]],
 ) -> dict[str, Any]:
-    """Returns values of a JSON file, without the null of those checked.
+    """Checks values of a JSON file; returns them without nulls of these keys.
 
     Args:
         path: The file, for the message.
-        values: What is in it.
-        checks: {key: whether a value is good, and what a good one is}. A key
-            may be missing; null says nothing.
+        values: Its contents.
+        checks: {key: (function that returns whether a value is valid,
+            description of a valid value)}. A key may be missing; null means
+            the same.
 
     Raises:
-        ValueError: If a value is not good; the message names file and key.
+        ValueError: If a value is invalid; the message names file and key.
     """
     values = dict(values)
     for key, (is_good, expected) in checks.items():
@@ -362,8 +368,8 @@ def check_path(name: str, value: Any) -> None:
     """Raises `ValueError` if an argument is no path.
 
     Args:
-        name: Of the argument.
-        value: What was given.
+        name: Name of the argument.
+        value: Value of the argument.
     """
     if not isinstance(value, str | os.PathLike):
         raise ValueError(
@@ -375,7 +381,7 @@ def check_path(name: str, value: Any) -> None:
 
 @contextlib.contextmanager
 def errors_named(place: AnyPath) -> Iterator[None]:
-    """Puts a place before the messages of the block's `ValueError`s."""
+    """Puts `place` before the messages of the block's `ValueError`s."""
     try:
         yield
     except ValueError as error:
@@ -387,7 +393,7 @@ def parse_json(text: str, place: AnyPath) -> Any:
 
     Raises:
         ValueError: If it is not JSON, is nested too deeply, or has a number
-            or a string that cannot be held.
+            or a string that Python cannot represent.
     """
     try:
         value = json.loads(text)
@@ -401,18 +407,18 @@ def parse_json(text: str, place: AnyPath) -> Any:
 
 
 def shortened(value: object) -> str:
-    """Returns a value as messages show it: in one line, cut where long."""
+    """Returns a value as messages show it: on one line, cut if it is long."""
     text = _SHOWN.repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def write_text(path: AnyPath, text: str) -> None:
-    """Writes the file whole or not at all."""
+    """Writes the whole file or nothing."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: AnyPath, data: bytes) -> None:
-    """Writes the file whole or not at all."""
+    """Writes the whole file or nothing."""
     with whole_file(path) as temporary:
         if is_remote(temporary):
             with _gfile().GFile(temporary, "wb") as stream:
@@ -424,15 +430,15 @@ def write_bytes(path: AnyPath, data: bytes) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: AnyPath) -> Iterator[str]:
-    """Yields a temporary path beside `path`; renamed to it at the end.
+    """Yields a temporary path beside `path`, which is renamed to it at the end.
 
-    If the block raises, the temporary file is removed and what was at `path`
-    stays as it was. An `OSError` of a full disk that names no file then names
-    `path`.
+    If the block raises, the temporary file is removed and the file at `path`
+    stays as it was. If the error is an `OSError` of a full disk that names no
+    file, it then names `path`.
 
     Raises:
-        ValueError: If a device, a pipe or /dev/stdout is there: the rename
-            would put a file in its place.
+        ValueError: If `path` is a device, a pipe or /dev/stdout: the rename
+            would replace it by a file.
     """
     path = os.fspath(path)
     check_may_be_replaced(path)
@@ -457,20 +463,20 @@ def whole_file(path: AnyPath) -> Iterator[str]:
 
 
 def name_full_disk(error: OSError, path: AnyPath) -> None:
-    """Names `path` in an error of a full disk that names no file."""
+    """Sets the file name of a full disk's error if it has none."""
     if error.errno in _FULL and not error.filename:
         error.filename = os.fspath(path)
 
 
 def check_may_be_replaced(path: AnyPath) -> None:
-    """Raises `ValueError` if what is there is no file to be replaced.
+    """Raises `ValueError` if `path` is no file that may be replaced.
 
-    `whole_file` asks, too; long work asks before it begins.
+    `whole_file` checks this, too. Long work checks it before it begins.
     """
     path = os.fspath(path)
     if is_remote(path):
         return
-    # /dev/stdout leads there, and from there to whatever is open.
+    # /dev/stdout is a link into /proc, which leads on to whatever is open.
     folder = os.path.realpath(os.path.dirname(path) or ".")
     link = os.readlink(path) if os.path.islink(path) else ""
     is_open_one = f"{folder}/".startswith("/proc/") or link.startswith("/proc/")
@@ -486,16 +492,16 @@ def check_may_be_replaced(path: AnyPath) -> None:
 def check_is_no_input(
     name: str, paths: Iterable[AnyPath], inputs: Iterable[AnyPath]
 ) -> None:
-    """Checks that files can be written, and are not made of themselves.
+    """Checks that output files may be written and are no input files.
 
     Args:
-        name: Of the argument that gives them.
-        paths: The files to write.
-        inputs: The files that are read.
+        name: Name of the argument that gives the output files.
+        paths: The output files.
+        inputs: The input files.
 
     Raises:
-        ValueError: If one is one of them, also by another name, or a device or
-            a pipe.
+        ValueError: If an output file is an input file, even by another name, or
+            is a device or a pipe.
     """
 
     def identity(path):
@@ -515,9 +521,9 @@ def check_is_no_input(
 
 @contextlib.contextmanager
 def failed_writes_told(path: AnyPath) -> Iterator[None]:
-    """Makes an `OSError` of what TensorFlow raises as it writes in the block.
+    """Turns errors of TensorFlow's writes in the block into an `OSError`.
 
-    Of a full disk it raises an error of its own kind.
+    TensorFlow raises its own kind of error for a full disk.
     """
     import tensorflow as tf
 
@@ -526,7 +532,7 @@ def failed_writes_told(path: AnyPath) -> Iterator[None]:
     except (tf.errors.InvalidArgumentError, tf.errors.InternalError):
         raise
     except tf.errors.OpError as error:
-        # Memory is a resource, too.
+        # "Resource exhausted" may also mean memory.
         if "OOM" in error.message:
             raise
         reason = error.message.partition("\n")[0]
@@ -535,7 +541,7 @@ def failed_writes_told(path: AnyPath) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole_stream(path: AnyPath, mode: str = "w") -> Iterator[Any]:
-    """Yields a stream to write `path` with, bit by bit, as of `whole_file`.
+    """Yields a stream to write the file step by step; see `whole_file`.
 
     Args:
         path: The file, local or remote.
@@ -555,13 +561,13 @@ def whole_folder(path: AnyPath, last: str | None = None) -> Iterator[str]:
     """Yields a temporary folder whose contents become the folder `path`.
 
     Args:
-        path: The folder to make; there must be none, or an empty one.
+        path: The folder to make; it must not exist or be empty.
         last: Name of the file that makes the folder valid for its readers.
-            An object store has no rename of folders, so there the files are
-            copied one by one, this one at the end.
+            Object stores cannot rename folders, so there the files are copied
+            one by one, and this one last.
 
     Raises:
-        ValueError: If `path` is there already and holds something.
+        ValueError: If `path` exists already and is not empty.
     """
     path = os.fspath(path).rstrip("/")
     if (exists(path) and not is_folder(path)) or list_folder(path):
@@ -586,7 +592,7 @@ def whole_folder(path: AnyPath, last: str | None = None) -> Iterator[str]:
 
 
 def copy_folder(source: str, target: str, last: str | None) -> None:
-    """Copies a local folder's files into a store, the one named `last` last."""
+    """Copies a local folder's files into an object store, `last` at the end."""
     names = [
         os.path.relpath(os.path.join(folder, name), source)
         for folder, _, in_folder in os.walk(source)
@@ -600,7 +606,7 @@ def copy_folder(source: str, target: str, last: str | None) -> None:
 
 @contextlib.contextmanager
 def local_copy(path: AnyPath) -> Iterator[str]:
-    """Yields a local path with the file's bytes, for what is memory-mapped."""
+    """Yields a local path with the file's bytes, e.g. for memory-mapping."""
     path = os.fspath(path)
     if not exists(path):
         raise ValueError(f"There is no file {path}.")
@@ -616,10 +622,10 @@ def local_copy(path: AnyPath) -> Iterator[str]:
 
 @contextlib.contextmanager
 def local_target(path: AnyPath) -> Iterator[str]:
-    """Yields a local path to write; what is there then becomes `path`.
+    """Yields a local path to write; the file is then copied to `path`.
 
-    For libraries that write to local disks only. It is `path` itself where
-    that is local.
+    For libraries that only write to local disks. If `path` is local, it is
+    yielded itself.
     """
     path = os.fspath(path)
     if not is_remote(path):

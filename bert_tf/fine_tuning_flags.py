@@ -1,7 +1,7 @@
-"""Flags that the fine-tuning programs share, and what they do alike.
+"""Flags and functions that the fine-tuning programs share.
 
-Imported by programs alone: importing it defines the flags. A program whose
-original has another default says so before its flags are parsed:
+Only programs import this module: importing it defines the flags. A program that
+has another default in google-research/bert sets it before its flags are parsed:
 
     fine_tuning_flags.set_defaults(max_seq_length=384)
 """
@@ -24,11 +24,11 @@ def set_defaults(**values):
 
 
 def make_config():
-    """Returns the `FineTuningConfig` that the flags make.
+    """Returns the `FineTuningConfig` made from the flags.
 
     Raises:
         ValueError: If a value is out of its range, two flags do not fit
-            together, or training would write over another's model.
+            together, or training would overwrite another model.
     """
     config = program.from_flags(FineTuningConfig)
     if config.do_train:
@@ -37,7 +37,7 @@ def make_config():
 
 
 def open_data_set(tfds_name, tfds_data_dir, **others):
-    """Returns the builder of --tfds_name, None without it.
+    """Returns the builder of --tfds_name, or None without it.
 
     Args:
         tfds_name, tfds_data_dir: Values of the flags.
@@ -50,14 +50,14 @@ def open_data_set(tfds_name, tfds_data_dir, **others):
     for name, value in others.items():
         if value is not None:
             raise ValueError(f"--{name} must not be given with --tfds_name.")
-    # It imports TensorFlow Datasets, which most programs have no need of.
+    # It imports TensorFlow Datasets, which is rarely needed.
     from bert_tf.input import prepared_sets
 
     return prepared_sets.open_builder(tfds_name, tfds_data_dir)
 
 
 def require_files(config, train_file, eval_file, test_file):
-    """Checks that the file of every set that is asked for is given.
+    """Checks that the file of every wanted set is given.
 
     Args:
         config: The `FineTuningConfig`.
@@ -73,10 +73,10 @@ def require_files(config, train_file, eval_file, test_file):
 
 
 def wanted_files(config, train_file, eval_file, test_file):
-    """Returns {split: path} of the sets that are asked for.
+    """Returns {split: path} of the wanted sets.
 
     Args:
-        config, train_file, eval_file, test_file: As of `require_files`.
+        config, train_file, eval_file, test_file: As for `require_files`.
     """
     from bert_tf.tasks import source
 
@@ -94,12 +94,14 @@ def wanted_files(config, train_file, eval_file, test_file):
 def execute(
     config, task, examples, strategy, on_predictions=None, dataset=None
 ):
-    """Does what the flags ask for; told to stop, it exits as the loop does.
+    """Trains, evaluates and predicts, as the flags say.
+
+    If told to stop, it saves the state and exits with code 75.
 
     Args:
-        config, task, examples, strategy: As of `Run`.
-        on_predictions: As of `Run.predict`.
-        dataset: As of `Run`.
+        config, task, examples, strategy: As for `Run`.
+        on_predictions: As for `Run.predict`.
+        dataset: As for `Run`.
     """
     from bert_tf.tuning.tuning_run import Run
 

@@ -1,13 +1,13 @@
 """Versions of files that one release writes and later ones read.
 
-Every kind of file counts its own versions. They stand under the key
-"format_version"; files from before there was one are of version 1. A release
-reads all versions up to its own, and refuses later ones by name: what it does
-not know in them it might answer wrongly without. So a version goes up with
-every key that is added, renamed or given another meaning; no reader passes
-over a key that it does not know. A file that needs none of what a version added
-is written in the version before, for earlier releases. A training's other files
-are read by the version in its train/model.json.
+Every kind of file has its own versions. They are stored under the key
+"format_version"; a file without one has version 1. A release reads all versions
+up to its own. It refuses later versions, because ignoring what it does not know
+might give wrong answers. Therefore a version goes up with every key that is
+added, renamed or given another meaning, and no reader ignores an unknown key. A
+file that needs nothing new is written in the older version, so that earlier
+releases can read it. The version in a training's train/model.json holds for the
+other files of the training, too.
 """
 
 from collections.abc import Mapping
@@ -17,29 +17,30 @@ from bert_tf import files
 
 KEY = "format_version"
 
-# By kind; the records' manifest has a version of its own.
-# Version 2 may have a temperature or, of vectors, a truncate_dim.
+# The latest version of each kind. The records' manifest has separate versions.
+# task.json: version 2 may have a temperature or, for vectors, a truncate_dim.
 TASK = 2
-# Version 2 describes the tokenizer, of another kind than BERT's; version 3 has
-# a hash of the examples of a fine-tuning; version 4 one of its tokenizer, of a
-# teacher's and, where epochs are compared, one of the development sets; its
-# epochs.json may have the step of the model.
+# train/model.json: version 2 describes a tokenizer that is not BERT's kind.
+# Version 3 has a hash of a fine-tuning's examples. Version 4 has hashes of its
+# tokenizer, of a teacher's tokenizer and, if epochs are compared, of the
+# development sets; its epochs.json may have the step of the model.
 TRAINING = 4
-# Version 2 has all options, the hashes of the weights and the check's result.
+# The manifest of an export: version 2 has all options, the hashes of the
+# weights and the result of the check.
 EXPORT = 2
 # The manifest of vectors in files.
 VECTORS = 1
 
 
 def stamped(values: dict[str, Any], version: int) -> dict[str, Any]:
-    """Returns the values of a file with their version before them."""
+    """Returns the values of a file with the version in front."""
     return {KEY: version} | values
 
 
 def unstamped(
     path: files.AnyPath, values: Mapping[str, Any], version: int
 ) -> dict[str, Any]:
-    """Returns the values of a file without their version, which is checked.
+    """Checks the version of a file; returns the values without it.
 
     Args:
         path: The file, for the message.

@@ -1,4 +1,4 @@
-"""Acts as another library is imported, without importing it."""
+"""Runs code when another library is imported, without importing it."""
 
 import importlib.abc
 import importlib.util
@@ -11,7 +11,7 @@ _Execute = Callable[[ModuleType], Any]
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Has the other finders find a library, and takes a hand in its import."""
+    """Lets the other finders find a library, and wraps its import."""
 
     def __init__(self, name: str, run: Callable[[_Execute, ModuleType], None]):
         self._name = name
@@ -34,11 +34,11 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def wrap(name: str, run: Callable[[_Execute, ModuleType], None]) -> None:
-    """Has a library that is not imported yet be imported by a function.
+    """Makes a function run the import of a library not imported yet.
 
     Args:
-        name: Of the library, without a dot.
+        name: Name of the library, without a dot.
         run: `run(execute, module)`, which calls `execute(module)` and does
-            something before or after.
+            something before or after it.
     """
     sys.meta_path.insert(0, _Finder(name, run))

@@ -1,8 +1,8 @@
-"""What of this library Keras's files may hold, and where that is defined.
+"""The classes of this library that Keras files may hold.
 
-Keras finds a class of a file by the name under which it was registered, and a
-class is registered when its module is imported. `import bert_tf` imports none,
-nor Keras: each is registered here by its name alone, when Keras is imported.
+Keras finds a class in a file by its registered name, and a class is registered
+when its module is imported. `import bert_tf` imports neither these modules nor
+Keras. So the classes are registered here, only by name, when Keras is imported.
 """
 
 import importlib
@@ -49,26 +49,26 @@ CLASSES = (
     "bert_tf.tasks.tagging.task.TaggingTask",
     "bert_tf.tasks.task.TaskLoss",
 )
-# Names that files have for a class, where they are not its own.
+# Names under which files know a class, if they differ from its own.
 _NAMES = {"WarmupDecay": "WarmupLinearDecay"}
 
 
 class _NotImported:
-    """Stands for a class until a file holds it."""
+    """Stands for a class until it is loaded from a file."""
 
     def __init__(self, module, name):
         self._module = module
-        # Keras asks for it where it looks for a class's registered name.
+        # Keras reads this when it looks up a class's registered name.
         self.__name__ = name
 
     def from_config(self, config: dict[str, Any]) -> Any:
-        # The import registers the class, in the place of this.
+        # The import registers the class, which replaces this object.
         module = importlib.import_module(self._module)
         return getattr(module, self.__name__).from_config(config)
 
 
 def register(keras: ModuleType) -> None:
-    """Has Keras find the classes that are not imported yet."""
+    """Lets Keras find the classes that are not imported yet."""
     objects = keras.saving.get_custom_objects()
     for path in CLASSES:
         module, _, name = path.rpartition(".")

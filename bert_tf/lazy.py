@@ -12,8 +12,8 @@ def attach(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
 
     Args:
         package: Its name.
-        modules: {public name: module that defines it}; a module whose last
-            name it is, is itself meant.
+        modules: {public name: module that defines it}. If the last part of the
+            module's name is the public name, the module itself is meant.
     """
 
     def look_up(name: str) -> Any:

@@ -1,16 +1,15 @@
-"""TensorFlow and Keras without what they import for others.
+"""Imports TensorFlow and Keras without the parts that no program here uses.
 
-Both import large libraries where these are installed, for interfaces that no
-program of ours uses: Keras's wrappers for scikit-learn, pandas's frames as
-inputs, images of a gallery, notebooks, TensorFlow Lite's converter of JAX. On a
-machine that has them they take as long as TensorFlow itself. Both libraries do
-without them where they are not installed.
+Both import large libraries if they are installed, for interfaces that our
+programs do not use: Keras's wrappers for scikit-learn, pandas frames as inputs,
+images of a gallery, notebooks, TensorFlow Lite's converter for JAX. These take
+as long to import as TensorFlow itself. Both libraries work without them.
 
-And TensorFlow imports all that it offers, for the names in `tf.lite`,
-`tf.compat.v1` and 300 more modules that hold nothing but names. These are
-loaded when something of them is looked up. What `tf.gradients` needs to know
-is registered all the same, but for the operations of the debugger and of
-TensorFlow Lite's microphone.
+Also, TensorFlow imports everything that it offers for the names in `tf.lite`,
+`tf.compat.v1` and 300 more modules that hold only names. Here these are loaded
+when one of their names is looked up. What `tf.gradients` needs is registered
+nevertheless, except for the operations of the debugger and of TensorFlow Lite's
+microphone.
 """
 
 import gc
@@ -32,21 +31,21 @@ _LEFT_OUT = (
     "scipy",
     "sklearn",
 )
-# What the names of the modules of names begin with.
+# Prefix of the modules that hold only names.
 _NAMES = "tensorflow._api.v2."
-# Those that TensorFlow has a package beside of the same name, tensorflow.lite
-# and so on. In the one, modules import each other by its name, and so must be
-# loaded before the names are there.
+# For these there is also a package of the same name, e.g. tensorflow.lite. The
+# modules in tensorflow.lite import each other by that name, so the package must
+# be loaded before the names.
 _LITE, _DISTRIBUTE = "lite", "distribute"
-# One for all modules: they load each other.
+# One lock for all modules, because they load each other.
 _LOADING = threading.RLock()
 
 
 def leave_out() -> None:
     """Spares a program the imports; call it before TensorFlow is imported.
 
-    Keras's backend must be TensorFlow. Whoever imports one of the libraries
-    later gets it, and whoever looks up a name of TensorFlow's finds it.
+    Keras's backend must be TensorFlow. Importing one of these libraries later
+    still works, and so does looking up any name of TensorFlow.
     """
     for name in _IMPORTERS:
         if name not in sys.modules:
@@ -54,14 +53,14 @@ def leave_out() -> None:
 
 
 def _import_library(execute, module):
-    """Imports without the others, and without looking for garbage.
+    """Imports a library without the others, and without garbage collection.
 
-    Almost all objects that an import makes stay. Python would look through
-    them for cycles again and again, here and later. Frozen, they are left
-    alone.
+    Almost all objects that an import creates stay alive. Python's collector
+    would search them for cycles again and again, now and later. `gc.freeze`
+    makes it ignore them.
     """
     if not gc.isenabled():
-        # Keras imports TensorFlow; or the program wants no collection.
+        # Either Keras imports TensorFlow, or the program has turned it off.
         _import_without(execute, module)
         return
     gc.disable()
@@ -83,7 +82,7 @@ def _import_without(execute, module):
 
 
 class _Absent(importlib.abc.MetaPathFinder):
-    """Finds nothing of what is left out; for the thread that made it."""
+    """Hides the libraries left out, only for the thread that made it."""
 
     def __init__(self):
         self._thread = threading.get_ident()
@@ -96,7 +95,7 @@ class _Absent(importlib.abc.MetaPathFinder):
 
 
 class _Later(importlib.abc.MetaPathFinder):
-    """Finds modules of names, which then are executed when they are used."""
+    """Finds modules that hold only names, and delays executing them."""
 
     def find_spec(self, fullname, path=None, target=None):
         if not fullname.startswith(_NAMES):
@@ -105,7 +104,7 @@ class _Later(importlib.abc.MetaPathFinder):
         if name.split(".")[0] == _DISTRIBUTE:
             return None
         if name == _LITE:
-            # Imported later, it would take the place of the names.
+            # Imported later, the package would replace the module of names.
             importlib.import_module(f"tensorflow.{_LITE}")
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
@@ -120,14 +119,14 @@ def _put_off(module):
 
 
 class _Unused(ModuleType):
-    """A module that is executed when something of it is looked up.
+    """A module that is executed when one of its names is looked up.
 
     `importlib.util.LazyLoader` makes such modules too, but before Python 3.12
-    a second thread sees one that is half executed.
+    a second thread may see one that is only half executed.
     """
 
     def __getattr__(self, name):
-        # Called for what is not there (yet) alone.
+        # Python calls this only for names that are not there (yet).
         _execute(self)
         try:
             return self.__dict__[name]
@@ -145,7 +144,7 @@ def _execute(module):
     with _LOADING:
         spec = module.__spec__
         execute, spec.loader_state = spec.loader_state, None
-        # None while it is executed, and when it has been.
+        # None while the module is being executed, and afterwards.
         if execute is None:
             return
         try:

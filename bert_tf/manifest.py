@@ -1,10 +1,10 @@
-"""The manifest beside pre-training records: what they are, and from what.
+"""The manifest of pre-training records: what they are and how they were made.
 
-One JSON file a folder, `manifest-<name of its first record file>.json`,
-written when all its record files are whole. No glob that a user writes for
-records (`train-*.tfrecord`) matches it, and two sets of records may lie in one
-folder. It holds no time and no absolute path: the same input and flags give
-the same bytes.
+It is a JSON file for each folder of a set of records, named
+`manifest-<name of its first record file>.json` and written when all the record
+files there are complete. Usual globs for records (`train-*.tfrecord`) do not
+match it, and a folder may hold two sets of records. It holds no time and no
+absolute path, so the same input and flags give the same bytes.
 """
 
 import dataclasses
@@ -19,19 +19,19 @@ from bert_tf import files
 
 _PREFIX = "manifest-"
 _SUFFIX = ".json"
-# Of the settings, the vocabulary's file and its folder, where there is one.
+# A key of the settings: the vocabulary's file, with its folder if there is one.
 VOCAB_FILE = "vocab_file"
 _FORMAT = "bert_tf pre-training records"
-# Version 2 has the tokenizer, version 3 is of masks by another rule than BERT's
-# and has the tokenizer where there is one. Without either a manifest is of
-# version 1, so that earlier releases read it too.
+# Version 2 has the tokenizer. Version 3 is for masks by another rule than
+# BERT's, and may have the tokenizer. A manifest that needs neither has version
+# 1, so that earlier releases can read it.
 _VERSION = 3
 MASKING_RULE = "masking_rule"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What the records of one folder are.
+    """Describes the records of one folder.
 
     Args:
         max_seq_length: L of the records.
@@ -39,9 +39,9 @@ class Manifest:
         vocab_size: Number of entries of their vocabulary.
         vocab_sha256: `text_sha256` of the vocabulary file's text.
         do_lower_case: Whether the text was lower-cased.
-        tokenizer: What else tells of their tokenizer; None of BERT's.
-        settings: Everything else that the examples are a function of:
-            seed, probabilities and so on, by the names of their flags.
+        tokenizer: Description of their tokenizer; None for BERT's.
+        settings: Everything else that determines the examples: seed,
+            probabilities and so on, by the names of their flags.
         inputs: The text files in order: `{"name", "bytes", "sha256"}` each.
         counts: Totals of the whole set: documents, sentences, examples...
         records: `{file name: {"examples", "bytes"}}` of this folder's files;
@@ -60,15 +60,16 @@ class Manifest:
     tokenizer: dict[str, Any] | None = None
 
     def check_vocabulary(self, path: str, text: str, text_path: str) -> None:
-        """Checks that records were made with a vocabulary.
+        """Checks that the records were made with a vocabulary.
 
         Args:
-            path: The record file, for the error.
+            path: The record file, for the message.
             text: The text of the vocabulary's file.
-            text_path: Where it is from.
+            text_path: The path of the vocabulary's file, for the message.
 
         Raises:
-            ValueError: If they were made with another one; it names both.
+            ValueError: If they were made with another vocabulary; the message
+                names both.
         """
         if self.vocab_sha256 != text_sha256(text):
             name = self.settings.get(VOCAB_FILE, "one")
@@ -79,7 +80,7 @@ class Manifest:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns {name of an argument: its value}, what is None left out."""
+        """Returns {name of an argument: its value}; no tokenizer if None."""
         values = dataclasses.asdict(self)
         if self.tokenizer is None:
             del values["tokenizer"]
@@ -92,7 +93,7 @@ def text_sha256(text: str) -> str:
 
 
 def path_beside(record_paths: Sequence[str]) -> str:
-    """Returns where the manifest of record files of one folder lies."""
+    """Returns the path of the manifest of one folder's record files."""
     folder, name = posixpath.split(record_paths[0])
     return posixpath.join(folder, f"{_PREFIX}{name}{_SUFFIX}")
 
@@ -100,14 +101,13 @@ def path_beside(record_paths: Sequence[str]) -> str:
 def find_records(patterns: str, flag: str) -> list[str]:
     """Returns the sorted record files that match comma-separated globs.
 
-    A glob as wide as `records/*` matches the manifests beside them too: they
-    are left out.
+    Manifests are left out, which a wide glob such as `records/*` matches, too.
 
     Args:
-        patterns, flag: As of `files.expand_globs`.
+        patterns, flag: As for `files.expand_globs`.
 
     Raises:
-        ValueError: If a pattern matches no file, or manifests alone.
+        ValueError: If a pattern matches no file, or all match only manifests.
     """
     paths = [
         path
@@ -127,12 +127,12 @@ def _is_name(name):
 
 
 def write(manifest: Manifest, path: files.AnyPath) -> None:
-    """Writes the manifest whole or not at all."""
+    """Writes the whole manifest or nothing."""
     files.write_text(path, to_text(manifest))
 
 
 def to_text(manifest: Manifest) -> str:
-    """Returns what is in the manifest's file."""
+    """Returns the text of the manifest's file."""
     version = 1 if manifest.tokenizer is None else 2
     if manifest.settings.get(MASKING_RULE, "bert") != "bert":
         version = 3
@@ -144,7 +144,7 @@ def read(path: files.AnyPath) -> Manifest:
     """Reads a manifest.
 
     Raises:
-        ValueError: If the file is missing, or is none of our manifests.
+        ValueError: If the file is missing or is not one of our manifests.
     """
     values = files.read_json(path)
     if not isinstance(values, dict) or values.pop("format", None) != _FORMAT:
@@ -172,8 +172,8 @@ def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
     Records that another program wrote have none and are left out.
 
     Raises:
-        ValueError: If a manifest cannot be read, or a record file has not the
-            size that it tells: the file was cut short or written over.
+        ValueError: If a manifest cannot be read, or a record file does not have
+            the size in it: the file was cut short or overwritten.
     """
     by_folder: dict[str, list[str]] = {}
     for path in record_paths:
@@ -194,9 +194,9 @@ def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
             size = files.size(path)
             if told and size not in told:
                 raise ValueError(
-                    f"{path} has {size} bytes, but its manifest tells "
+                    f"{path} has {size} bytes, but its manifest says "
                     f"{', '.join(map(str, told))}: the file was cut short or "
-                    "written over. Make the records again."
+                    "overwritten. Make the records again."
                 )
             if told:
                 found[path] = told[size]
@@ -206,11 +206,11 @@ def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
 def find_filled(
     record_paths: Sequence[str],
 ) -> tuple[Sequence[str], dict[str, Manifest]]:
-    """Returns the record files that hold examples, and `find` of them.
+    """Returns the record files that hold examples, and their manifests.
 
-    Where there are fewer examples than files, the builder leaves some empty,
-    as their manifest tells. Of nothing but empty files all are returned: who
-    reads them says what is wrong.
+    If there are fewer examples than files, the builder leaves some files empty,
+    and the manifest says so. If all files are empty, all are returned, and
+    their reader reports the problem.
     """
     found = find(record_paths)
     filled = [

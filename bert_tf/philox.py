@@ -1,10 +1,10 @@
 """Random bits as a function of a key and a counter: Philox4x32-10.
 
 Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"
-(doi 10.1145/2063384.2063405). There is no state: whoever asks for number n of
-a stream gets the same bits, in any order, process or batch. NumPy has the
-generator for one key at a time only; this is for a key and a counter an
-element, in NumPy and inside a TensorFlow graph.
+(doi 10.1145/2063384.2063405). There is no state: number n of a stream always
+has the same bits, in any order, process or batch. NumPy's generator takes only
+one key at a time. This one takes a key and a counter for each element, in NumPy
+and inside a TensorFlow graph.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ import numpy as np
 
 from bert_tf.features import Tensor
 
-# As uint64, the dtype of the words: NumPy 1 would make a float of a 0-d word
-# and a Python integer.
+# uint64, like the words: with a Python integer, NumPy 1 would turn a 0-d word
+# into a float.
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_INCREMENTS = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
 _NUM_ROUNDS = 10
@@ -33,9 +33,9 @@ def philox(
     Args:
         counter: Four arrays or tensors of uint64 that broadcast against each
             other and the key, each value below 2**32.
-        key: Two of the same.
-        right_shift: `np.right_shift`, or `tf.bitwise.right_shift` where the
-            words are tensors.
+        key: Two arrays or tensors of the same kind.
+        right_shift: `np.right_shift`, or `tf.bitwise.right_shift` if the words
+            are tensors.
 
     Returns:
         Four arrays or tensors of uint64, each value below 2**32.

@@ -1,10 +1,10 @@
-"""What every command-line program of the library does alike.
+"""What all command-line programs of the library have in common.
 
-So that help and refusals come at once, a program's file imports neither
-TensorFlow nor Keras at its top: its flags are made of modules that know neither
-(`tuning.config`, `training.options`, `serving.options`, ...). Functions import
-the modules that they work with. `main` checks the flags first, and imports and
-calls what works only then. tests/test_programs.py holds this.
+Help and errors about flags must come at once. So a program's file does not
+import TensorFlow or Keras at its top, and makes its flags from modules that
+import neither (`tuning.config`, `training.options`, `serving.options`, ...).
+`main` checks the flags first, and only then imports and calls the rest.
+tests/test_programs.py checks this.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from bert_tf import allocator
 from bert_tf import lean_imports
 from bert_tf import quiet
 
-# The flags that are defined here are their programs'.
+# Flags that are defined here belong to the programs.
 flags.disclaim_key_flags()
 
 _DEFINE: dict[Any, Callable[..., flags.FlagHolder]] = {
@@ -41,26 +41,26 @@ _DEFINE: dict[Any, Callable[..., flags.FlagHolder]] = {
 }
 
 _BACKEND = "KERAS_BACKEND"
-# There where Linux has a driver of NVIDIA's.
+# Exists where Linux has NVIDIA's driver.
 _NVIDIA = "/dev/nvidiactl"
-# What a program returns when it refuses its input.
+# Exit code of a program that refuses its input.
 BAD_INPUT_EXIT_CODE = 1
-# Seconds after which a program is told once more that it is to end.
+# Seconds after which a program that should end is told again.
 _SECONDS_TO_END = 0.25
 
 
 def run(main: Callable[[list[str]], Any]) -> None:
-    """Runs `main(argv)` with absl flags; bad input is one line, not a trace.
+    """Runs `main(argv)` with absl flags; bad input gives one line, no trace.
 
-    `ValueError` is what the library raises for a wrong flag, file or
-    configuration, `OSError` what the system raises for a full disk or a
-    missing permission: both are answered on stderr with exit code 1. The
-    trace is there with BERT_TF_TRACEBACK=1 in the environment. If another
-    library raised the error, the line names that variable: the input may be
-    fine. Ctrl-C is answered in one line too, with exit code 130.
+    The library raises `ValueError` for a wrong flag, file or configuration, and
+    the system `OSError` for a full disk or a missing permission. Both become
+    one line on stderr and exit code 1. BERT_TF_TRACEBACK=1 in the environment
+    shows the trace. If another library raised the error, the input may be fine,
+    and the line mentions that variable. Ctrl-C gives one line, too, and exit
+    code 130.
 
-    What TensorFlow and Keras log is left out, unless the environment has a
-    TF_CPP_MIN_LOG_LEVEL, which then holds for their lines from Python too.
+    The logs of TensorFlow and Keras are hidden, unless the environment has
+    TF_CPP_MIN_LOG_LEVEL, which then also holds for their logs from Python.
 
     Training programs without an accelerator keep the memory that they free.
     """
@@ -87,15 +87,15 @@ def run(main: Callable[[list[str]], Any]) -> None:
             print(f"{_name()}: stopped by Ctrl-C", file=sys.stderr)
             return 128 + signal.SIGINT
 
-    # Not keras.json's.
+    # Takes precedence over keras.json.
     os.environ.setdefault(_BACKEND, "tensorflow")
     quiet.quieten()
     lean_imports.leave_out()
-    # Those of the modules that programs share: --help shows key flags.
+    # --help shows key flags: add those of the modules that programs share.
     for module in flags.FLAGS.flags_by_module_dict():
         if module.startswith("bert_tf."):
             flags.adopt_module_key_flags(sys.modules[module])
-    # A process in the background is to ignore Ctrl-C.
+    # A background process is started with Ctrl-C ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
     try:
@@ -105,7 +105,7 @@ def run(main: Callable[[list[str]], Any]) -> None:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """The handler of Ctrl-C of all programs: raises `KeyboardInterrupt`."""
+    """All programs' handler of Ctrl-C: raises `KeyboardInterrupt`."""
     del number, frame
     _end_with(KeyboardInterrupt())
 
@@ -113,11 +113,12 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 def end_at_sigterm() -> None:
     """Lets SIGTERM end the program as an error does, with exit code 143.
 
-    What is to be cleaned up then is: the processes that it started, and the
-    files that are not whole. For programs that wait for such processes;
-    trainings save their state instead.
+    This cleans up the processes that the program started and its unfinished
+    files. It is for programs that wait for such processes; training programs
+    save their state instead.
 
-    In a thread it does nothing: Python has signals in the main thread alone.
+    In another thread it does nothing: Python handles signals only in the main
+    thread.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -130,13 +131,13 @@ def end_at_sigterm() -> None:
 
 
 def _end_with(error: BaseException) -> NoReturn:
-    """Raises an error in a handler of signals, and again where it is lost.
+    """Raises an error in a signal handler, and again if it gets lost.
 
-    NumPy and others call Python from C and pass over what that raises; so
-    does Python itself in `__del__`, and a library with a bare `except`. The
-    program would go on. While the error is on its way out, on the contrary,
-    Python code is executed only where an error is handled, in a `finally` and
-    the like, which are not disturbed.
+    NumPy and others call Python from C and ignore what it raises. So do Python
+    itself in `__del__` and a library with a bare `except`. The program would
+    then continue. So the error is raised again whenever no error is being
+    handled. While it propagates, Python code runs only in `finally` and the
+    like, which are not disturbed.
     """
 
     def tell_again(number, frame):
@@ -154,14 +155,14 @@ def _tell_no_more():
 
 @contextlib.contextmanager
 def help_printed() -> Iterator[None]:
-    """Ends the program without a word if nobody reads on: `--help | head`."""
+    """Ends the program silently if the reader stops early: `--help | head`."""
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes once more as it ends.
+        # Python flushes stdout again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BAD_INPUT_EXIT_CODE)
 
@@ -180,12 +181,13 @@ def _parse(argv):
 
 
 def _steps_on_cpu():
-    """Returns whether this is a training program, without an accelerator.
+    """Returns whether this is a training program without an accelerator.
 
-    Servers should give memory back. On an accelerator's host there is nothing
-    to gain, and what its many threads lose by one arena was not measured.
+    Servers should give memory back. On the host of an accelerator there is
+    nothing to gain, and it was not measured what its many threads lose by
+    sharing one arena.
     """
-    # Of training_flags, which is on the floor of the programs.
+    # The flags of training_flags, which this module must not import.
     told = flags.FLAGS
     if "use_tpu" not in told or told["use_tpu"].value:
         return False
@@ -193,7 +195,7 @@ def _steps_on_cpu():
 
 
 def _is_ours(error):
-    """Returns whether the innermost frame of an error is of this package."""
+    """Returns whether the innermost frame of an error is in this package."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     module = frame.f_globals.get("__name__", "")
     return module == "__main__" or module.partition(".")[0] == "bert_tf"
@@ -214,10 +216,10 @@ def define_flags(
     """Defines a flag for each `described.option`, and returns them by field.
 
     Args:
-        dataclass: The class that has the options as fields. A flag of one
-            without a default has None.
-        only: The fields to define flags of; None for all.
-        **names: Of the flags that have not their fields' names.
+        dataclass: The class that has the options as fields. An option without a
+            default makes a flag with the default None.
+        only: Names of the fields to define flags for; None for all.
+        **names: {field: name of its flag}, if the two names differ.
     """
     holders = {}
     for field in dataclasses.fields(dataclass):
@@ -228,7 +230,7 @@ def define_flags(
         has_default = field.default is not dataclasses.MISSING
         default: Any = field.default if has_default else None
         choices = field.metadata["choices"]
-        # Of `int | None`, int.
+        # `int` for `int | None`.
         kind = (*typing.get_args(field.type), field.type)[0]
         if choices:
             holder = flags.DEFINE_enum(name, default, choices, told)
@@ -241,14 +243,15 @@ def define_flags(
 
 
 def from_flags(dataclass: Any, **told: Any) -> Any:
-    """Makes a dataclass of flags.
+    """Makes a dataclass from flags.
 
     Args:
         dataclass: Its class.
-        **told: The fields that are no flags.
+        **told: The fields that do not come from flags.
 
     Returns:
-        One whose other fields are the values of the flags of their names.
+        The dataclass. Its other fields have the values of the flags of the same
+        names.
     """
     names = {field.name for field in dataclasses.fields(dataclass)}
     values = {name: flags.FLAGS[name].value for name in names - told.keys()}
@@ -269,9 +272,9 @@ def check_as_tuned(
 
     Args:
         flag: The flag.
-        is_right: Whether its value is what the model was tuned to.
-        wanted: What that is.
-        received: Its value.
+        is_right: Whether the model was tuned to its value.
+        wanted: The value that the model was tuned to.
+        received: The value of the flag.
     """
     if flag.present and not is_right:
         raise ValueError(
@@ -281,10 +284,11 @@ def check_as_tuned(
 
 
 def numbers(flag: flags.FlagHolder) -> tuple[int, ...]:
-    """Returns the whole numbers that a flag of a list holds.
+    """Returns the whole numbers in a list flag.
 
     Raises:
-        ValueError: If one is none, or negative; the message names the flag.
+        ValueError: If an entry is negative or no whole number; the message
+            names the flag.
     """
     if not all(word.isdecimal() for word in flag.value):
         raise ValueError(

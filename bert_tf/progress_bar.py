@@ -1,4 +1,4 @@
-"""How far long work is: a bar where somebody looks on, lines in a log."""
+"""Progress of long work: a bar if a user watches, otherwise log lines."""
 
 import contextlib
 import logging as std_logging
@@ -12,7 +12,7 @@ from typing import TypeVar
 from absl import logging
 from tqdm import tqdm
 
-# A log has a line at least every so many seconds.
+# There is a log line at least every 30 seconds.
 SECONDS_PER_LINE = 30.0
 _SECONDS_PER_UPDATE = 1.0
 
@@ -20,7 +20,7 @@ _Item = TypeVar("_Item")
 
 
 class Interval:
-    """Tells whether so many seconds have gone by since it was restarted."""
+    """Tells whether a number of seconds has passed since its restart."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -35,22 +35,22 @@ class Interval:
 
 
 class _Tqdm(tqdm):
-    # Else a thread looks at every bar every ten seconds.
+    # Otherwise a thread checks every bar every ten seconds.
     monitor_interval = 0
 
 
 class ProgressBar(contextlib.AbstractContextManager):
-    """A bar on stderr, if that is a terminal or a notebook; else nothing.
+    """A bar on stderr, if that is a terminal or a notebook; otherwise nothing.
 
-    A context manager. What is logged in its block stands above the bar.
+    A context manager. Log lines in its block appear above the bar.
 
     Args:
-        title: What is done.
-        total: How much there is to do; None if that is not known.
-        unit: Of what: one of them.
-        first: How much was done before.
-        stays: Whether the bar stays when its block ends. One that does not
-            is not shown at all where the work takes less than a second.
+        title: Name of the work.
+        total: Number of units to do; None if it is not known.
+        unit: Name of one unit.
+        first: Number of units that were done before.
+        stays: Whether the bar stays when its block ends. If it does not stay,
+            it is not shown at all for work of less than a second.
 
     Attributes:
         is_shown: Whether there is a bar.
@@ -88,11 +88,11 @@ class ProgressBar(contextlib.AbstractContextManager):
 
     @property
     def is_due(self) -> bool:
-        """Whether there is a bar, and a second since it was updated."""
+        """Whether there is a bar that was not updated for a second."""
         return self.is_shown and self._due.is_over
 
     def update(self, done: int, text: str = "") -> None:
-        """Shows how much is done now, in all, and a text after it."""
+        """Shows the total number of units done so far, and a text after it."""
         if self.is_shown:
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.update(done - self._bar.n)
@@ -106,13 +106,13 @@ def track(
     total: int | None = None,
     unit: str = "batch",
 ) -> Iterator[Iterator[_Item]]:
-    """Yields an iterator of items that shows how far it is.
+    """Yields an iterator of items that shows its progress.
 
-    Without a bar there is a line of the log every 30 seconds.
+    Without a bar there is a log line every 30 seconds.
 
     Args:
-        items: Items, which take time to make or to work on.
-        title, total, unit: As of `ProgressBar`.
+        items: Items that take time to make or to process.
+        title, total, unit: As for `ProgressBar`.
     """
     line = Interval(SECONDS_PER_LINE)
     start = time.monotonic()
@@ -123,7 +123,7 @@ def track(
                 if bar.is_due:
                     bar.update(done)
                 elif line.is_over and not bar.is_shown:
-                    # A bar of no width: its numbers alone.
+                    # Width 0 gives the numbers without a bar.
                     text = tqdm.format_meter(
                         done,
                         total,
@@ -141,11 +141,11 @@ def track(
 
 @contextlib.contextmanager
 def telling(what: str, seconds: float = 10.0) -> Iterator[None]:
-    """Prints a line from time to time: of work that tells nothing itself.
+    """Prints a line from time to time, for work that reports nothing itself.
 
     Args:
-        what: What goes on, the begin of the line.
-        seconds: How often.
+        what: Description of the work, the beginning of the line.
+        seconds: Seconds between two lines.
     """
     start = time.monotonic()
     is_over = threading.Event()
@@ -171,10 +171,10 @@ def _somebody_looks_on():
 
 @contextlib.contextmanager
 def _cleared_for_logs(bar):
-    """Clears the bar in the block before anything is logged by Python."""
+    """Clears the bar before anything is logged by Python in the block."""
     make_record = std_logging.getLogRecordFactory()
 
-    # Of every logger and handler, whatever its stream.
+    # All loggers and handlers use this, whatever their streams.
     def clear_and_make(*arguments, **options):
         bar.clear()
         return make_record(*arguments, **options)

@@ -1,8 +1,8 @@
-"""Leaves a program's output to itself: TensorFlow and Keras say a lot.
+"""Keeps TensorFlow's and Keras's many log lines out of a program's output.
 
-What they log is shown from the level on that TF_CPP_MIN_LOG_LEVEL says, theirs
-from Python too: 0 all, 1 warnings, 2 errors, 3 (here the default) only what
-ends the program.
+TF_CPP_MIN_LOG_LEVEL says which of their lines are shown, also those from
+Python: 0 all, 1 warnings and errors, 2 errors, 3 (the default here) only fatal
+errors from C++, and errors from Python.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ from absl import logging as absl_logging
 from bert_tf import import_hooks
 
 _VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
-# By level, the letters of the lines that are left out, and the level of
-# Python's lines that are not.
+# {level: (letters of the C++ lines that are hidden, lowest level of the Python
+# lines that are shown)}.
 _LEVELS = {
     "0": ("", logging.DEBUG),
     "1": ("I", logging.WARNING),
     "2": ("IW", logging.ERROR),
 }
 _DEFAULT = ("IWE", logging.ERROR)
-# Files of those that log under absl's name, as our programs do.
+# Paths of libraries that log with absl, as our programs do.
 _OTHERS = ("/tensorflow/python/", "/tensorflow_datasets/", "/keras/src/")
-# After the last line that is filtered; no log has it.
+# Marks the end of the lines to filter; it occurs in no log.
 _END = b"\0\n"
 
 
@@ -46,8 +46,8 @@ def quieten() -> None:
 
     absl_logging.get_absl_logger().addFilter(is_shown)
     if letters and "tensorflow" not in sys.modules:
-        # Its notes on processor and drivers come from C++ before the variable
-        # is read.
+        # C++ logs notes on the processor and drivers before it reads the
+        # variable.
         note = re.compile(
             rb"[%b]\d{4} \d\d:\d\d:|WARNING: All log messages before absl"
             % letters.encode()
@@ -62,17 +62,17 @@ def quieten() -> None:
 
 @contextlib.contextmanager
 def _without_lines(pattern):
-    """Leaves lines out of what the block writes to stderr, from C++ too.
+    """Filters lines out of the block's stderr, including those from C++.
 
-    Another process reads and filters them, so that the last words of one that
-    crashes are shown. Where there can be none, nothing is left out.
+    Another process reads and filters them, so that the last lines are shown
+    even if this process crashes. If that is not possible, nothing is filtered.
     """
     try:
         stderr = os.dup(2)
     except OSError:  # It is closed.
         yield
         return
-    # A fork has one thread.
+    # Forking is not safe with several threads.
     if not hasattr(os, "fork") or threading.active_count() > 1:
         os.close(stderr)
         yield
@@ -88,7 +88,7 @@ def _without_lines(pattern):
     try:
         yield
     finally:
-        # Others, which the block has started, may hold the pipe open.
+        # Processes that the block has started may keep the pipe open.
         with contextlib.suppress(OSError):
             os.write(2, _END)
         os.dup2(stderr, 2)
@@ -98,7 +98,7 @@ def _without_lines(pattern):
 
 
 def _filter(source, sink, pattern) -> NoReturn:
-    # Ctrl-C is the other process's to answer.
+    # Ctrl-C is for the main process to handle.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError), open(source, "rb") as lines:
         for line in lines:

@@ -1,4 +1,4 @@
-r"""Tunes BERT to a classification or regression of one or two sentences.
+r"""Tunes BERT for classification or regression of one or two sentences.
 
     python -m bert_tf.run_classifier --task_name=MRPC --data_dir=glue/MRPC \
         --init_checkpoint=uncased_L-12_H-768_A-12/bert_model.ckpt \
@@ -10,18 +10,19 @@ writes into --output_dir the tuned model as a model folder (config.json,
 model.safetensors, vocab.txt, tokenizer_config.json, task.json), the state of
 the training in train/, the development set's scores in eval_results.txt, a
 report of them in report.md, the test set's probabilities in test_results.tsv
-and the file for GLUE's leaderboard, MRPC.tsv. MNLI has all of it for its
-mismatched sets too, and answers --task_name=AX with --do_predict. XNLI reads
-multinli/multinli.train.zh.tsv, xnli.dev.tsv and xnli.test.tsv; XNLI-de is the
-same task in German, and evaluates a model that was tuned in another language.
-Where --init_checkpoint is a model folder, or a release's folder, its own
-configuration and vocabulary are taken. Any TSV or CSV files with a header will
-do (only a .csv has quoting):
+and the file for GLUE's leaderboard, MRPC.tsv. MNLI gives all of this for its
+mismatched sets too; a model tuned to it answers --task_name=AX with
+--do_predict. XNLI reads multinli/multinli.train.zh.tsv, xnli.dev.tsv and
+xnli.test.tsv; XNLI-de is the same task in German, and evaluates a model that
+was tuned in another language. If --init_checkpoint is a model folder or a
+release's folder, its own configuration and vocabulary are used. Any TSV or CSV
+files with a header will do (only a .csv has quoting):
 
     python -m bert_tf.run_classifier --task_name=tsv --data_dir=tickets \
         --text_columns=subject,body --label_column=team ...
 
-and any prepared set of TensorFlow Datasets, of GLUE or with those two flags:
+and so will any prepared set of TensorFlow Datasets, one of GLUE or with those
+two flags:
 
     python -m bert_tf.run_classifier --tfds_name=glue/mrpc \
         --tfds_data_dir=tensorflow_datasets ...
@@ -55,7 +56,7 @@ _TASK_NAME = flags.DEFINE_string(
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
     None,
-    "A set of TensorFlow Datasets instead of --data_dir, e.g. glue/mrpc.",
+    "Set of TensorFlow Datasets to use instead of --data_dir, e.g. glue/mrpc.",
 )
 _TFDS_DATA_DIR = flags.DEFINE_string(
     "tfds_data_dir",
@@ -81,8 +82,8 @@ _CLASS_WEIGHTS = flags.DEFINE_string(
     "class_weights",
     None,
     "With --do_train: weights of the classes in the loss, e.g. yes:2,no:1; "
-    "a class with a comma in quotation marks. auto: as if all had the same "
-    "number of examples. Default: all weigh 1.",
+    "put a class with a comma in quotation marks. auto: as if all classes had "
+    "the same number of examples. Default: all weights are 1.",
 )
 
 
@@ -112,7 +113,7 @@ def main(argv):
 
 
 def _find_data_set():
-    """Returns the builder of --tfds_name, or None; checks the flags of data."""
+    """Returns the builder of --tfds_name, or None; checks the data flags."""
     builder = fine_tuning_flags.open_data_set(
         _TFDS_NAME.value, _TFDS_DATA_DIR.value, data_dir=_DATA_DIR.value
     )
@@ -179,7 +180,7 @@ def _weighted(task, config, examples):
 
 
 def _find_task(config, folder, builder):
-    """Returns the `TaskFiles`, with the task as `folder` has it, if given."""
+    """Returns the `TaskFiles`; their task is the folder's, if one is given."""
     from bert_tf.tasks import class_names
     from bert_tf.tasks.classification import glue_files
     from bert_tf.tasks.classification import task as classification
@@ -188,7 +189,7 @@ def _find_task(config, folder, builder):
         for flag in (_TEXT_COLUMNS, _LABEL_COLUMN, _LABELS, _REGRESSION):
             if flag.present:
                 raise ValueError(
-                    f"--{flag.name} must not be given but with "
+                    f"--{flag.name} must be given only with "
                     f"--task_name=tsv. Received: --task_name={_task_name()}."
                 )
         found = glue_files.glue_task(_task_name())
@@ -219,10 +220,10 @@ def _find_task(config, folder, builder):
 
 
 def _check_is_of(task):
-    """Raises `ValueError` if a flag is not what the model was tuned to."""
+    """Raises `ValueError` if a flag contradicts the tuned model's task."""
     names = _TEXT_COLUMNS.value or ()
     num_texts = len(task.text_features)
-    # They may have other names than in training.
+    # The columns may have other names than in training.
     program.check_as_tuned(
         _TEXT_COLUMNS,
         len(names) == num_texts,
@@ -230,11 +231,11 @@ def _check_is_of(task):
         ",".join(names),
     )
     labels = _LABELS.value or ()
-    # Their order is that of the answers' columns.
+    # The answers' columns are in the order of the labels.
     program.check_as_tuned(
         _LABELS,
         tuple(labels) == task.labels,
-        ",".join(task.labels) or "left out (of a regression)",
+        ",".join(task.labels) or "left out (for a regression)",
         ",".join(labels),
     )
     is_regression = not task.labels

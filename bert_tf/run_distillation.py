@@ -6,24 +6,24 @@ On pre-training records, as bert_tf.run_pretraining reads them:
         --student_layers=0,2,4,7,9,11 --input_file='/data/wiki.tfrecord*' \
         --output_dir=/runs/half --num_train_steps=100000
 
-On the examples of the task that the teacher was tuned to, which its task.json
-tells:
+On the examples of the task that the teacher was tuned to, as in its task.json:
 
     python -m bert_tf.run_distillation --teacher=mrpc_output \
         --student_layers=0,2,4 --data_dir=glue/MRPC --output_dir=mrpc_small \
         --do_eval
 
 The student begins with layers of the teacher (--student_layers), with a model
-folder (--init_checkpoint) or with new weights (--bert_config_file). What it
-learns is told by name and weight:
+folder (--init_checkpoint) or with new weights (--bert_config_file). The losses
+are given by name and weight:
 
     --losses=soft_targets:5,masked_lm:2,cosine:1     DistilBERT's
     --losses=hidden,attention                        TinyBERT's
     --losses=relations                               MiniLM's
 
---output_dir has the student as a model folder, the state of the training in
-train/, and what run_pretraining or run_classifier write there; its card names
-the teacher and the losses. Rerun the same command to resume after a stop.
+--output_dir gets the student as a model folder, the state of the training in
+train/, and whatever else run_pretraining or run_classifier write there. The
+model card names the teacher and the losses. Rerun the same command to resume
+after a stop.
 """
 
 import dataclasses
@@ -50,51 +50,52 @@ _STUDENT_LAYERS = flags.DEFINE_string(
     "student_layers",
     None,
     "Layers of the teacher that the student begins with, counted from 0, e.g. "
-    "0,2,4; embeddings, pooler and heads are the teacher's too.",
+    "0,2,4. It gets the teacher's embeddings, pooler and heads, too.",
 )
 _LOSSES = flags.DEFINE_string(
     "losses",
     None,
     f"Losses and their weights: {', '.join(lesson_lib.ON_RECORDS)}; with a "
     f"task's examples {lesson_lib.LABELS} instead of {lesson_lib.MASKED_LM}. "
-    f"Default: {lesson_lib.DEFAULT_ON_RECORDS}, and with a task's examples "
+    f"Default: {lesson_lib.DEFAULT_ON_RECORDS}, or with a task's examples "
     f"{lesson_lib.DEFAULT_ON_TASKS}.",
 )
 _TEMPERATURE = flags.DEFINE_float(
     "temperature",
     lesson_lib.Lesson.temperature,
-    "What logits are divided by in soft targets.",
+    "Divisor of the logits in soft targets.",
 )
 _SOFT_POSITIONS = flags.DEFINE_enum(
     "soft_positions",
     lesson_lib.Lesson.soft_positions,
     lesson_lib.SOFT_POSITIONS,
-    "With --input_file: whether soft targets are of all tokens, as "
-    "DistilBERT's, or of the masked ones alone, for a fraction of memory and "
+    "With --input_file: whether there are soft targets for all tokens, as in "
+    "DistilBERT, or only for the masked ones, for a fraction of the memory and "
     "time.",
 )
 _LAYER_MAP = flags.DEFINE_string(
     "layer_map",
     None,
-    "Of every layer of the student the teacher's that it learns hidden states "
-    "and attention from, counted from 0, e.g. 2,5,8,11. Default: the last of "
-    "each of as many equal parts.",
+    "For every layer of the student, the layer of the teacher from which it "
+    "learns hidden states and attention, counted from 0, e.g. 2,5,8,11. "
+    "Default: the teacher is divided into as many equal parts, and the last "
+    "layer of each is used.",
 )
 _RELATION_HEADS = flags.DEFINE_integer(
     "relation_heads",
     None,
-    "Parts that queries, keys and values are cut to for relations. Default: "
-    "the teacher's heads.",
+    "Number of parts into which queries, keys and values are split for "
+    "relations. Default: the number of the teacher's heads.",
     lower_bound=1,
 )
 _TEACHER_PRECISION = flags.DEFINE_enum(
     "teacher_precision",
     None,
     ("float32", "bfloat16"),
-    "What the teacher computes in. Default: as the student.",
+    "Precision in which the teacher computes. Default: the student's.",
 )
 
-# Of records.
+# Flags for records.
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Record files: globs, comma-separated."
 )
@@ -120,28 +121,29 @@ _NUM_WARMUP_STEPS = flags.DEFINE_integer(
     "num_warmup_steps",
     None,
     "With --input_file: steps in which the learning rate rises. Default: a "
-    "tenth of them all.",
+    "tenth of all steps.",
     lower_bound=0,
 )
 
-# Of a task.
+# Flags for a task.
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
     None,
-    "Folder with the files of a GLUE task, by the name in task.json, or of a "
-    "task that was tuned from train.tsv, dev.tsv and test.tsv with a header.",
+    "Folder with the files of the GLUE task named in task.json, or of a task "
+    "that was tuned from train.tsv, dev.tsv and test.tsv with a header.",
 )
 _TRAIN_FILE = flags.DEFINE_string(
     "train_file",
     None,
-    "Instead: a table of examples, .csv, .tsv, .jsonl or .parquet, or what "
-    "else the task's program takes: a column file of tags, SQuAD's JSON.",
+    "Instead of --data_dir: a table of examples, .csv, .tsv, .jsonl or "
+    ".parquet, or another file that the task's program takes: a column file of "
+    "tags, SQuAD's JSON.",
 )
 _EVAL_FILE = flags.DEFINE_string(
-    "eval_file", None, "With --train_file: what --do_eval evaluates on."
+    "eval_file", None, "With --train_file: the file for --do_eval."
 )
 _PREDICT_FILE = flags.DEFINE_string(
-    "predict_file", None, "With --train_file: what --do_predict answers."
+    "predict_file", None, "With --train_file: the file for --do_predict."
 )
 _LABEL_COLUMN = flags.DEFINE_string(
     "label_column", None, "Name of the column of labels, if not the task's."
@@ -150,10 +152,10 @@ _TUNE_NULL_THRESHOLD = flags.DEFINE_bool(
     "tune_null_threshold",
     False,
     "With a teacher of SQuAD 2.0 and --do_eval: keep with the student the "
-    "threshold of no answer that has the best F1 on --eval_file. Otherwise it "
-    "is 0. Epochs are compared by their F1 at their own such threshold.",
+    "threshold of no answer that gives the best F1 on --eval_file. Otherwise "
+    "it is 0. Epochs are compared by their F1, each at its best threshold.",
 )
-# What tasks alone are told, of the flags of fine-tuning.
+# Fine-tuning flags that only apply to tasks.
 _OF_TASKS = (
     "num_train_epochs",
     "warmup_proportion",
@@ -168,7 +170,7 @@ _OF_TASKS = (
     "max_position_embeddings",
     "allow_partial",
 )
-# Of the options of a pre-training, those that both kinds are told.
+# Options of a pre-training that apply to tasks as well.
 _OF_BOTH = (
     "output_dir",
     "init_checkpoint",
@@ -194,8 +196,8 @@ def main(argv):
     program.require(teacher=_TEACHER.value, output_dir=flags.FLAGS.output_dir)
     if not flags.FLAGS.do_train:
         raise ValueError(
-            "--do_train must be true: the student is evaluated alone by the "
-            "program of its task, or by run_pretraining."
+            "--do_train must be true. To evaluate a student without training, "
+            "use the program of its task, or run_pretraining."
         )
     given = [
         holder.name
@@ -251,7 +253,7 @@ def _lesson(known, default):
     if not lesson.asks_teacher:
         _refuse(
             (_TEACHER_PRECISION.name,),
-            f"--losses={_LOSSES.value}, for which no teacher is asked",
+            f"--losses={_LOSSES.value}, which do not use the teacher",
         )
     return lesson
 
@@ -272,7 +274,7 @@ def _teaching(lesson, **options):
     is_teachers = layers is not None or (
         values.init_checkpoint is None and values.vocab_file is None
     )
-    # On records the two must have one tokenizer, whosever files it is of.
+    # On records the two must have one tokenizer, wherever its files come from.
     is_common = is_teachers or _INPUT_FILE.value is not None
     teacher = distillation.find_teacher(
         _TEACHER.value, case if is_common else None
@@ -360,7 +362,7 @@ def _distil_on_task():
 
 
 def _read_examples(config, teacher):
-    """Returns the task, {split: examples}, and what `Run.predict` calls."""
+    """Returns the task, {split: examples}, and a callback of `Run.predict`."""
     from bert_tf.checkpoints import reader
     from bert_tf.serving.kinds import opening
 
@@ -398,7 +400,7 @@ def _read_examples(config, teacher):
 
 
 def _with_flags(task):
-    """Returns the task with what flags of its family alone ask for."""
+    """Returns the task, changed by the flags that only its family has."""
     from bert_tf.tasks.classification.task import ClassificationTask
     from bert_tf.tasks.question_answering.task import SquadTask
 
@@ -415,21 +417,21 @@ def _with_flags(task):
 
 
 def _read_folder(config, task):
-    """Returns what `_read_examples` does, of --data_dir."""
+    """Returns the same as `_read_examples`, from --data_dir."""
     from bert_tf.tasks.classification import glue_files
     from bert_tf.tasks.classification.task import ClassificationTask
 
     _refuse((_EVAL_FILE.name, _PREDICT_FILE.name), "--data_dir")
     if not isinstance(task, ClassificationTask):
         raise ValueError(
-            "--data_dir must be of a classification or a regression of texts; "
-            "--train_file is of any task. Received: a teacher of "
+            "--data_dir must be given with a classification or a regression of "
+            "texts; --train_file works for any task. Received: a teacher of "
             f"{task.family!r}."
         )
     if task.name in glue_files.GLUE_TASKS:
         _refuse((_LABEL_COLUMN.name,), f"a teacher of {task.name}")
         found = glue_files.GLUE_TASKS[task.name]
-        # The classes may be in another order there.
+        # The teacher's classes may be in another order.
         if set(found.task.labels) == set(task.labels):
             task = found.task
         task_files = dataclasses.replace(found, task=task)

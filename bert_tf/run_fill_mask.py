@@ -3,9 +3,9 @@ r"""Fills in the [MASK]s of texts with a pre-trained model.
     python -m bert_tf.run_fill_mask --model_dir=pretrained \
         --text='The capital of France is [MASK].' --top_k=5
 
-prints, for each mask, the likeliest tokens with their probabilities and the
-text with each filled in. With --input_file, the texts are its lines; with
---output_file, the answers are a line of JSON a text:
+prints, for each mask, the likeliest tokens with their probabilities, and the
+text with each of them filled in. With --input_file, the texts are its lines.
+With --output_file, the answers are written as one line of JSON a text:
 
     {"text": ..., "masks": [[{"token", "token_id", "score", "sequence"}]]}
 """
@@ -41,7 +41,7 @@ _TOP_K = flags.DEFINE_integer(
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length",
     None,
-    "Longest sequence, in word pieces; the model's if not given.",
+    "Longest sequence, in word pieces. Default: the model's.",
     lower_bound=3,
 )
 _BATCH_SIZE = flags.DEFINE_integer(
@@ -51,7 +51,7 @@ _BATCH_SIZE = flags.DEFINE_integer(
 
 def main(_):
     program.end_at_sigterm()
-    # What was loaded from where would bury the answers.
+    # The log of what is loaded would bury the answers.
     logging.set_verbosity(logging.WARNING)
     program.require(model_dir=_MODEL_DIR.value)
     if bool(_TEXT.value) == bool(_INPUT_FILE.value):
@@ -96,14 +96,14 @@ def main(_):
         return answers | {"sequences": filled}
 
     def answered(starts):
-        # One batch after the other: all answers at once may be gigabytes.
+        # Batch by batch: all answers at once may be gigabytes.
         for first in starts:
             batch = texts[first : first + _BATCH_SIZE.value]
             yield from _to_records(batch, answer(tf.constant(batch)))
 
     starts = range(0, len(texts), _BATCH_SIZE.value)
     if _OUTPUT_FILE.value:
-        # Lines of the progress, where there is no bar.
+        # Without a bar, progress is logged as lines.
         logging.set_verbosity(logging.INFO)
         with (
             progress_bar.track(starts, "fill in", len(starts)) as tracked,
@@ -119,7 +119,7 @@ def main(_):
 
 
 def _to_records(texts, answers):
-    """Yields what a line of the output file holds."""
+    """Yields the records for the lines of the output file."""
     answers = {name: value.numpy().tolist() for name, value in answers.items()}
     for row, text in enumerate(texts):
         yield {
@@ -145,7 +145,7 @@ def _to_records(texts, answers):
 
 
 def _to_table(record, vocabulary):
-    """Yields the lines for people: a text, and its masks' answers."""
+    """Yields lines to print: a text, and the answers for its masks."""
     yield " ".join(record["text"].split())
     for number, mask in enumerate(record["masks"], start=1):
         yield f"  {vocabulary.special.mask} {number}"

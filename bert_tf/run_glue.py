@@ -4,16 +4,15 @@ r"""Tunes a model to the tasks of GLUE, over learning rates and seeds.
         --learning_rates=5e-5,3e-5 --seeds=1,2,3 \
         --init_checkpoint=uncased_L-12_H-768_A-12 --output_dir=glue_runs
 
-runs bert_tf.run_classifier once for each task, learning rate and seed, in a
-process of its own and a folder of its own, and writes the scores of all into
-table.md and table.json, anew after each. The other flags of run_classifier are
-handed on to it. What a run prints is shown, and kept in a .log beside its
-folder. Rerun the same command to resume after a stop: finished runs are not run
-again.
+runs bert_tf.run_classifier once for each task, learning rate and seed, each in
+its own process and folder. After each run it writes the scores of all into
+table.md and table.json. The other flags of run_classifier are passed on to it.
+What a run prints is shown, and kept in a .log beside its folder. Rerun the same
+command to resume after a stop: finished runs are not run again.
 
 With --do_predict, the best run of each task answers its test sets, and
-submission/ has the files for GLUE's leaderboard; AX, in --glue_dir's AX/AX.tsv
-or diagnostic/diagnostic.tsv, is answered by the best of MNLI.
+submission/ has the files for GLUE's leaderboard. AX, in AX/AX.tsv or
+diagnostic/diagnostic.tsv of --glue_dir, is answered by the best run of MNLI.
 """
 
 import contextlib
@@ -44,12 +43,13 @@ _GLUE_DIR = flags.DEFINE_string(
 _TFDS_DATA_DIR = flags.DEFINE_string(
     "tfds_data_dir",
     None,
-    "Instead: folder of prepared TensorFlow Datasets, glue/mrpc and so on.",
+    "Instead of --glue_dir: folder of prepared TensorFlow Datasets, glue/mrpc "
+    "and so on.",
 )
 _TASKS = flags.DEFINE_list(
     "tasks",
     ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI"],
-    "Names of tasks, of their folders too.",
+    "Names of tasks, which are the names of their folders, too.",
 )
 # Devlin et al. 2018, section 4.1.
 _LEARNING_RATES = flags.DEFINE_list(
@@ -68,7 +68,7 @@ _CLASSIFIER = "bert_tf.run_classifier"
 def main(argv):
     del argv
     logging.set_verbosity(logging.INFO)
-    # What run_classifier would refuse is refused here, before it is started.
+    # Refuse here what run_classifier would refuse, before it is started.
     handed_on = _handed_on_flags()
     config = fine_tuning_flags.make_config()
     rates = _numbers("learning_rates", _LEARNING_RATES.value, float)
@@ -134,7 +134,7 @@ def main(argv):
 
 
 def _handed_on_flags():
-    """Returns the flags given here that are run_classifier's."""
+    """Returns the given flags that belong to run_classifier."""
     given = []
     for module in (fine_tuning_flags, training_flags):
         for flag in flags.FLAGS.flags_by_module_dict()[module.__name__]:
@@ -153,7 +153,7 @@ def _handed_on_flags():
 
 
 def _prediction_flags():
-    """Returns those of them that are of use without a training."""
+    """Returns the given flags of run_classifier that apply to prediction."""
     by_module = flags.FLAGS.flags_by_module_dict()
     names = {flag.name for flag in by_module[training_flags.__name__]}
     names |= {"max_seq_length", "predict_batch_size"}
@@ -165,7 +165,7 @@ def _prediction_flags():
 
 
 def _find_tasks(config):
-    """Returns {name in lower case: name as given}; all have their data."""
+    """Returns {key in `GLUE_TASKS`: name as given}; checks that data exist."""
     if (_GLUE_DIR.value is None) == (_TFDS_DATA_DIR.value is None):
         raise ValueError(
             "One of --glue_dir and --tfds_data_dir must be given, not both."
@@ -221,7 +221,7 @@ def _numbers(flag, texts, number):
 
 
 def _data_dir(name):
-    """Returns a task's folder: of AX also the one of the usual download."""
+    """Returns a task's folder; for AX perhaps that of the usual download."""
     folder = os.path.join(_GLUE_DIR.value, name)
     if name.lower() == "ax" and not files.is_folder(folder):
         return os.path.join(_GLUE_DIR.value, "diagnostic")
@@ -239,9 +239,10 @@ def _data_flags(name):
 
 
 def _start(arguments, log_path):
-    """Runs run_classifier, shows what it prints, and returns if it went well.
+    """Runs run_classifier, shows its output, and returns whether it succeeded.
 
-    Told to stop (SIGTERM, Ctrl-C), both save and exit with code 75.
+    On SIGTERM or Ctrl-C, run_classifier saves its state, and both exit with
+    code 75.
     """
     command = [sys.executable, "-m", _CLASSIFIER, *arguments]
     logging.info("%s", shlex.join(command))
@@ -254,20 +255,21 @@ def _start(arguments, log_path):
         del number, frame
         nonlocal was_told
         was_told = True
-        # A terminal gives Ctrl-C to both; the two together save once.
+        # A terminal sends Ctrl-C to both processes. run_classifier saves only
+        # once, even if it gets both signals.
         process.terminate()
 
     before = {
         number: signal.signal(number, stop)
         for number in (signal.SIGTERM, signal.SIGINT)
-        # A process in the background is to ignore Ctrl-C.
+        # A background process is started with Ctrl-C ignored.
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     output = bytearray()
     try:
         for line in process.stdout:
             output += line
-            # Where nobody reads, the run goes on all the same.
+            # Continue even if nobody reads the output.
             with contextlib.suppress(OSError):
                 sys.stderr.buffer.write(line)
                 sys.stderr.flush()
@@ -288,7 +290,10 @@ def _start(arguments, log_path):
 
 
 def _best(task, runs):
-    """Returns (learning rate of the highest median, its runs, best of all)."""
+    """Returns (learning rate with the best median, its runs, best run of all).
+
+    None if no run of the task is done.
+    """
     from bert_tf.tasks.classification import glue_files
 
     metric = glue_files.GLUE_TASKS[task].task.main_metric
@@ -353,9 +358,10 @@ def _write_tables(output_dir, runs):
     )
     num_done = sum(run["results"] is not None for run in runs)
     text = (
-        "Scores on the development sets, times 100. The learning rate is that "
-        "of the highest median over the seeds in the task's first score; the "
-        f"best run is of all. {num_done} of {len(runs)} runs are done.\n\n"
+        "Scores on the development sets, times 100. The learning rate is the "
+        "one with the highest median over the seeds in the task's first score; "
+        "the best run is that of all learning rates. "
+        f"{num_done} of {len(runs)} runs are done.\n\n"
         + tables.table(header, [[row[name] for name in header] for row in rows])
         + "\n"
     )
@@ -373,7 +379,7 @@ def _write_tables(output_dir, runs):
 
 
 def _collect_submission(output_dir, tasks, runs):
-    """Has the best runs answer the test sets, for the leaderboard."""
+    """Lets the best runs answer the test sets, for the leaderboard."""
     from bert_tf.tasks.classification import glue_files
 
     folder = os.path.join(output_dir, "submission")
@@ -382,10 +388,11 @@ def _collect_submission(output_dir, tasks, runs):
         best = _best("mnli" if task == "ax" else task, runs)[2]["folder"]
         answers = os.path.join(output_dir, "ax") if task == "ax" else best
         names = glue_files.GLUE_TASKS[task].submissions.values()
-        # XNLI's are of no leaderboard.
+        # There is no leaderboard for XNLI.
         written = names or (f"{glue_files.TEST}_results.tsv",)
         is_of_glue |= bool(names)
-        # A run's answers stay; of AX another run may have been the best.
+        # A run's answers stay valid, but for AX another run may have been the
+        # best before.
         if task == "ax" or not all(
             files.exists(os.path.join(answers, name)) for name in written
         ):

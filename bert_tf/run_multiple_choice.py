@@ -13,8 +13,7 @@ a model folder (config.json, model.safetensors, vocab.txt,
 tokenizer_config.json, task.json), the state of the training in train/, loss
 and accuracy of --eval_file in eval_results.txt, a report of them in report.md,
 and the choices for --test_file with all probabilities in test_results.tsv.
-There are as many choices as the first row has, and every other row must have
-so many.
+All rows must have the same number of choices.
 
 Rerun the same command to resume after a stop, or after the end with more
 --num_train_epochs.
@@ -36,7 +35,7 @@ _EVAL_FILE = flags.DEFINE_string("eval_file", None, "File for --do_eval.")
 _TEST_FILE = flags.DEFINE_string(
     "test_file", None, "File for --do_predict; it needs no labels."
 )
-# Of the training, development and test sets.
+# The files of the training, development and test sets.
 _FILES = (_TRAIN_FILE, _EVAL_FILE, _TEST_FILE)
 
 
@@ -62,7 +61,7 @@ def main(argv):
 
 
 def _read(config, task):
-    """Returns {split: `ChoiceExamples`}, all of as many choices."""
+    """Returns {split: `ChoiceExamples`}, all with equally many choices."""
     from bert_tf.tasks import source
     from bert_tf.tasks.multiple_choice import files as multiple_choice_files
 

@@ -3,16 +3,17 @@ r"""Shows a model in a browser: its tokens, masks, attention and answers.
     python -m bert_tf.run_playground --model_dir=tickets
 
 loads the folder and prints a URL of this machine, to be opened in a browser.
-The page shows the pieces that texts become; what a pre-trained model puts in
-the place of a token; where each head looks; and what a fine-tuned model
-answers. Ctrl-C ends it.
+The page shows the pieces into which texts are split, the tokens that a
+pre-trained model predicts for a mask, where each head looks, and the answers of
+a fine-tuned model. Press Ctrl-C to stop it.
 
 With --input_file=records.tfrecord, pre-training records of the model's
 vocabulary, it also has the tabs of `inspect_records --html`: masks, the input,
 the next sentence, a sample of the records.
 
-It is for looking: only the browsers of this machine are answered, one question
-at a time. TensorFlow Serving is for serving: see export/export_saved_model.py.
+It is not for serving: it answers only browsers on this machine, one question at
+a time. To serve a model, use TensorFlow Serving: see
+export/export_saved_model.py.
 """
 
 from absl import flags
@@ -30,19 +31,19 @@ _MODEL_DIR = flags.DEFINE_string(
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
-    "Pre-training records to show too: globs, comma-separated.",
+    "Pre-training records to show, too: globs, comma-separated.",
 )
 _PORT = flags.DEFINE_integer(
     "port",
     0,
-    "The port at 127.0.0.1; 0 for any that is free.",
+    "Port at 127.0.0.1; 0 for any free one.",
     lower_bound=0,
     upper_bound=65535,
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length",
     None,
-    "Longest sequence, in word pieces; the folder's if not given.",
+    "Longest sequence, in word pieces. Default: the folder's.",
     lower_bound=3,
 )
 

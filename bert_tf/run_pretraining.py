@@ -11,17 +11,18 @@ google-research/bert's program of that name, and writes into --output_dir the
 model as a model folder (config.json, model.safetensors, vocab.txt,
 tokenizer_config.json), the state of the training and TensorBoard summaries in
 train/, and the evaluation in eval_results.txt. The model is written with every
-checkpoint; --keep_best keeps that of the lowest loss on --eval_input_file too.
+checkpoint; --keep_best also keeps the one with the lowest loss on
+--eval_input_file.
 `tensorboard --logdir=/runs/wiki/train` shows the curves (pip install
 'bert_tf[tensorboard]').
 
 Rerun the command to resume from the last checkpoint. On SIGTERM or Ctrl-C the
 program saves a checkpoint and exits with code 75; a second Ctrl-C stops it at
-once. The weights are, in this order: the last checkpoint's in --output_dir,
---init_checkpoint's, new ones.
+once. The run begins with the weights of the last checkpoint in --output_dir,
+otherwise those of --init_checkpoint, otherwise new ones.
 
-Where --init_checkpoint is a model folder, or the folder of a release, its own
-configuration and vocabulary are taken, and training goes on with other text:
+If --init_checkpoint is a model folder or the folder of a release, its own
+configuration and vocabulary are used. To continue its training on other text:
 
     python -m bert_tf.run_pretraining --init_checkpoint=uncased_L-12_H-768 \
         --input_file='/data/law.tfrecord*' --output_dir=/runs/law --do_train
@@ -40,8 +41,8 @@ _OPTIONS = program.define_flags(options_lib.Options)
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
-    "Record files: globs, comma-separated. With --phases those of each phase, "
-    "with a semicolon between two phases.",
+    "Record files: globs, comma-separated. With --phases, the globs of each "
+    "phase, with a semicolon between two phases.",
 )
 _BERT_CONFIG_FILE = flags.DEFINE_string("bert_config_file", None, sizes.HELP)
 _VOCAB_FILE = flags.DEFINE_string(
@@ -54,12 +55,12 @@ _DO_LOWER_CASE = flags.DEFINE_bool(
     "do_lower_case",
     None,
     "Whether the records' text was lower-cased, for the model folder. "
-    "Default: as the checkpoint's folder says, or else true.",
+    "Default: as the checkpoint's folder says, otherwise true.",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length",
     None,
-    "Tokens of a record. Default: what the records' manifest tells, or 128.",
+    "Tokens of a record. Default: as in the records' manifest, or 128.",
     lower_bound=1,
 )
 _TRAIN_BATCH_SIZE = flags.DEFINE_integer(
@@ -73,8 +74,9 @@ _PHASES = flags.DEFINE_string(
     None,
     "length:steps:batch of each phase, comma-separated, e.g. "
     "128:900000:256,512:100000:256; instead of --max_seq_length, "
-    "--num_train_steps and --train_batch_size. The learning rate goes over "
-    "all of them, and phases of one length and the same records read on.",
+    "--num_train_steps and --train_batch_size. All phases share one learning "
+    "rate schedule. A phase with the same length and records as the one before "
+    "it reads on where that ended.",
 )
 _PROFILE_STEPS = flags.DEFINE_string(
     "profile_steps",

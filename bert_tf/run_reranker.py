@@ -7,7 +7,7 @@ r"""Tunes BERT to order the texts that a search finds for a query.
         --do_train --do_eval --do_predict
 
 reads .tsv and .csv files with a header, .jsonl or .parquet, with `query`,
-`text` and `label` (1 of a text that answers the query, else 0), or `query`,
+`text` and `label` (1 if the text answers the query, otherwise 0), or `query`,
 `positive` and `negatives` (see `tasks.reranking.files`). It writes into
 --output_dir the tuned model as a model folder (config.json, model.safetensors,
 vocab.txt, tokenizer_config.json, task.json), which sentence-transformers'
@@ -15,8 +15,8 @@ CrossEncoder loads, the state of the training in train/, MRR@10 and nDCG@10 of
 --eval_file in eval_results.txt, a report of its queries in report.md, and the
 scores and ranks of --test_file in test_results.tsv.
 
-With --loss=softmax an example is a text that answers its query, among
---num_negatives of that query's texts that do not.
+With --loss=softmax an example is a text that answers its query, together with
+--num_negatives texts of that query that do not.
 
 Rerun the same command to resume after a stop, or after the end with more
 --num_train_epochs.
@@ -39,22 +39,23 @@ _EVAL_FILE = flags.DEFINE_string("eval_file", None, "File for --do_eval.")
 _TEST_FILE = flags.DEFINE_string(
     "test_file", None, "File for --do_predict; it needs no labels."
 )
-# Of the training, development and test sets.
+# The files of the training, development and test sets.
 _FILES = (_TRAIN_FILE, _EVAL_FILE, _TEST_FILE)
 _LOSS = flags.DEFINE_enum(
     "loss",
     options.POINTWISE,
     options.LOSSES,
     "With --do_train. pointwise: binary cross-entropy of every text's label. "
-    "softmax: cross-entropy of one text that answers its query, among "
-    "--num_negatives of that query's that do not.",
+    "softmax: cross-entropy of finding a text that answers its query among "
+    "--num_negatives texts of that query that do not.",
 )
 _NUM_NEGATIVES = flags.DEFINE_integer(
     "num_negatives",
     options.NUM_NEGATIVES,
-    "With --loss=softmax: texts beside each one that answers, drawn from those "
-    "of its query that do not, or all of them if there are no more. They are "
-    "drawn once and are the same in every epoch.",
+    "With --loss=softmax: number of texts beside each one that answers. They "
+    "are drawn from the texts of its query that do not answer; if there are "
+    "fewer, all are used. They are drawn once and stay the same in every "
+    "epoch.",
     lower_bound=1,
     upper_bound=options.MOST_NEGATIVES,
 )

@@ -6,14 +6,14 @@ r"""Tunes sentence embeddings: search, similarity, SimCSE.
         --train_batch_size=64 --learning_rate=2e-5 --num_train_epochs=1 \
         --do_train --do_eval
 
-reads pairs of a query and its positive, perhaps with hard negatives, scored
+reads pairs of a query and its positive (perhaps with hard negatives), scored
 pairs, NLI, SQuAD's questions or single texts, from .tsv, .csv, .jsonl,
 .parquet, .json and .txt files (see `tasks.retrieval.files`). It writes into
 --output_dir the tuned model as a model folder that sentence-transformers reads
 too (modules.json and 1_Pooling beside config.json, model.safetensors and the
 tokenizer), the state of the training in train/, the scores of --eval_file in
-eval_results.txt, and a report with the worst queries in report.md. Those scores
-are Spearman's and Pearson's correlations of scored pairs, and else recall,
+eval_results.txt, and a report with the worst queries in report.md. For scored
+pairs, the scores are Spearman's and Pearson's correlations; otherwise recall,
 MRR@10, nDCG@10 and MAP over all passages of --eval_file and --corpus_file. The
 cosines of the pairs of --test_file are written to test_results.tsv.
 
@@ -32,8 +32,8 @@ from bert_tf.tasks.retrieval import options
 _TRAIN_FILE = flags.DEFINE_string(
     "train_file",
     None,
-    "File to train on: .tsv, .csv, .jsonl or .parquet; .json of SQuAD; with "
-    "--loss=simcse .txt, one text a line.",
+    "File to train on: .tsv, .csv, .jsonl or .parquet; SQuAD's .json; with "
+    "--loss=simcse also .txt, one text a line.",
 )
 _EVAL_FILE = flags.DEFINE_string(
     "eval_file",
@@ -43,38 +43,38 @@ _EVAL_FILE = flags.DEFINE_string(
 _CORPUS_FILE = flags.DEFINE_list(
     "corpus_file",
     [],
-    "Files, with commas between, of further passages that the queries of "
-    "--eval_file choose from: .json of SQuAD, .txt, corpus.jsonl of BEIR, or a "
-    "table with `text`.",
+    "Files, comma-separated, of further passages that the queries of "
+    "--eval_file are compared with: SQuAD's .json, .txt, BEIR's corpus.jsonl, "
+    "or a table with `text`.",
 )
 _TEST_FILE = flags.DEFINE_string(
     "test_file", None, "File for --do_predict: pairs of texts."
 )
-# Of the training, development and test sets.
+# The files of the training, development and test sets.
 _FILES = (_TRAIN_FILE, _EVAL_FILE, _TEST_FILE)
 _TEXT_COLUMNS = flags.DEFINE_list(
     "text_columns",
     [],
-    "Names of the columns of texts, with commas between: query, positive, "
+    "Names of the columns of texts, comma-separated: query, positive, "
     "negatives. Default: query (or anchor), positive, negative...; sentence1 "
-    "and sentence2; or text. Of scored pairs in --eval_file, and of "
-    "--test_file, the first two hold if the file has them.",
+    "and sentence2; or text. For scored pairs in --eval_file and for "
+    "--test_file, the first two are used if the file has them.",
 )
 _SCORE_COLUMN = flags.DEFINE_string(
-    "score_column", "score", "Name of the column of people's scores."
+    "score_column", "score", "Name of the column of human scores."
 )
 _MAX_SCORE = flags.DEFINE_float(
     "max_score",
     1.0,
-    "What those scores are divided by, e.g. 5 of STS-B; --loss=cosine takes "
-    "them for cosines.",
+    "Divisor of those scores, e.g. 5 for STS-B; --loss=cosine takes the result "
+    "as cosines.",
 )
 _LOSS = flags.DEFINE_enum(
     "loss",
     options.MULTIPLE_NEGATIVES,
     options.LOSSES,
     "multiple_negatives: find the positive among all passages of the batch. "
-    "simcse: find the same text, dropped out otherwise. cosent: order scored "
+    "simcse: find the same text under another dropout. cosent: order scored "
     "pairs. cosine: the cosine is the score. triplet: the positive is nearer "
     "than the negative by --margin.",
 )
@@ -83,29 +83,30 @@ _POOLING = flags.DEFINE_enum(
     None,
     ["mean", "cls", "max"],
     "How the vectors of tokens become one. Default: as a checkpoint of "
-    "sentence-transformers says; else cls with --loss=simcse, mean with all "
-    "others.",
+    "sentence-transformers says; otherwise cls with --loss=simcse, mean with "
+    "all others.",
 )
 _NORMALIZE = flags.DEFINE_bool(
     "normalize",
     None,
     "Whether vectors are divided by their length. Default: as a checkpoint of "
-    "sentence-transformers says, else true; --loss=triplet: false.",
+    "sentence-transformers says; otherwise false with --loss=triplet, true "
+    "with all others.",
 )
 _HEAD = flags.DEFINE_enum(
     "head",
     None,
     options.HEADS,
     "dense: a dense layer with tanh on the pooled vector. training_dense: the "
-    "same, left out when training is over. Default: as a checkpoint of "
-    "sentence-transformers says; else training_dense with --loss=simcse, none "
-    "with all others.",
+    "same, but left out after training. Default: as a checkpoint of "
+    "sentence-transformers says; otherwise training_dense with --loss=simcse, "
+    "none with all others.",
 )
 _DENSE_SIZE = flags.DEFINE_integer(
     "dense_size",
     None,
-    "Outputs of the dense layer. Default: the checkpoint's, or else the "
-    "hidden size.",
+    "Number of outputs of the dense layer. Default: the checkpoint's, "
+    "otherwise the hidden size.",
     lower_bound=1,
 )
 _SCALE = flags.DEFINE_float(
@@ -114,9 +115,9 @@ _SCALE = flags.DEFINE_float(
     "Factor of the cosines in multiple_negatives, simcse and cosent: the "
     "inverse of a temperature.",
 )
-_MARGIN = flags.DEFINE_float("margin", 5.0, "Of --loss=triplet.")
+_MARGIN = flags.DEFINE_float("margin", 5.0, "Margin of --loss=triplet.")
 _SYMMETRIC = flags.DEFINE_bool(
-    "symmetric", False, "Whether a positive is to find its query too."
+    "symmetric", False, "Whether a positive must find its query, too."
 )
 _HARD_NEGATIVE_WEIGHT = flags.DEFINE_float(
     "hard_negative_weight",
@@ -126,44 +127,44 @@ _HARD_NEGATIVE_WEIGHT = flags.DEFINE_float(
 _MATRYOSHKA_SIZES = flags.DEFINE_list(
     "matryoshka_sizes",
     [],
-    "E.g. 384,256,128,64: the loss is the sum of those of the first so many "
-    "numbers of the vectors, which may then be cut to these.",
+    "E.g. 384,256,128,64: the loss is summed over the vectors cut to each of "
+    "these sizes, so that the tuned model's vectors may be cut to them, too.",
 )
 _TRUNCATE_DIM = flags.DEFINE_integer(
     "truncate_dim",
     None,
-    "How many numbers of a vector the tuned model keeps, the first ones; 0: "
-    "all. It is trained with all. Default: as a checkpoint of "
-    "sentence-transformers says; else all.",
+    "The tuned model keeps only this many first numbers of a vector; 0: all. "
+    "It is trained with all. Default: as a checkpoint of sentence-transformers "
+    "says; otherwise all.",
     lower_bound=0,
 )
 _QUERY_PROMPT = flags.DEFINE_string(
-    "query_prompt", None, 'What stands before each query, e.g. "query: ".'
+    "query_prompt", None, 'Text to put before each query, e.g. "query: ".'
 )
 _PASSAGE_PROMPT = flags.DEFINE_string(
-    "passage_prompt", None, "What stands before each passage."
+    "passage_prompt", None, "Text to put before each passage."
 )
 _CHUNK_SIZE = flags.DEFINE_integer(
     "chunk_size",
     None,
-    "Texts that are in memory at once: for batches of thousands, whose texts "
-    "are all negatives. It costs one more forward pass.",
+    "Number of texts in memory at once. This allows batches of thousands, "
+    "whose texts are all negatives, and costs one more forward pass.",
 )
 _METRIC = flags.DEFINE_string(
     "metric",
     None,
-    "With --do_eval: the score that --keep_best goes by: spearman, pearson; "
+    "With --do_eval: the score that --keep_best compares: spearman, pearson; "
     "nDCG@10, MRR@10, recall@1, recall@10, recall@100, MAP. Default: spearman "
-    "of scored pairs, else nDCG@10.",
+    "for scored pairs, otherwise nDCG@10.",
 )
 
-# Of which losses a flag is.
+# (flag, losses that it applies to).
 _LOSSES = (
     (_SCALE, options.IN_BATCH),
     (_MARGIN, (options.TRIPLET,)),
     (_HARD_NEGATIVE_WEIGHT, (options.MULTIPLE_NEGATIVES,)),
 )
-# What a tuned model's folder tells: of flags the fields of the task.
+# (flag, field of the task), for what the folder of a tuned model holds.
 _STORED = (
     (_LOSS, "loss_name"),
     (_POOLING, "pooling"),
@@ -228,7 +229,7 @@ def _check_flags(config):
 
 
 def _check_scores_are_read(config):
-    """Raises `ValueError` if a flag tells of scores that nothing reads."""
+    """Raises `ValueError` if a flag describes scores that nothing reads."""
     from bert_tf.tasks.retrieval import files
 
     given = [flag.name for flag in (_SCORE_COLUMN, _MAX_SCORE) if flag.present]
@@ -250,7 +251,7 @@ def _check_scores_are_read(config):
 
 
 def _check_is_stored(stored, sizes):
-    """Raises `ValueError` if a flag is not what the model was tuned to."""
+    """Raises `ValueError` if a flag contradicts the tuned model's task."""
     for flag, field in _STORED:
         value, wanted = flag.value, getattr(stored, field)
         if flag is _MATRYOSHKA_SIZES:
@@ -261,7 +262,7 @@ def _check_is_stored(stored, sizes):
 
 
 def _check_is_trained(folder, dense):
-    """Raises `ValueError` unless the layers are one that `--head=dense` is."""
+    """Raises `ValueError` unless there is one layer, as with --head=dense."""
     from bert_tf.checkpoints import sentence_folder
 
     (*others, layer) = dense
@@ -272,20 +273,20 @@ def _check_is_trained(folder, dense):
         ]
         raise ValueError(
             f"{folder}: its Dense layers must be one, tanh with a bias: no "
-            "other is trained. --head=dense begins with a new one, --head=none "
-            f"has none. Received: {', '.join(found)}."
+            "other can be trained. --head=dense begins with a new one, "
+            f"--head=none has none. Received: {', '.join(found)}."
         )
 
 
 def _make_task(config, folder, stored, sizes):
-    """Returns the `RetrievalTask` of the flags.
+    """Returns the `RetrievalTask` that the flags ask for.
 
     Args:
         config: The `FineTuningConfig`.
-        folder: That of the tuned model, None if one is to be trained.
-        stored: The task of the tuned folder, if nothing is to be trained and
-            it tells one.
-        sizes: Those of --matryoshka_sizes.
+        folder: The folder of the tuned model; None if one is to be trained.
+        stored: The task in that folder; None if it has none or a model is to be
+            trained.
+        sizes: The numbers in --matryoshka_sizes.
     """
     import dataclasses
 

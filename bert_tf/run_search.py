@@ -1,4 +1,4 @@
-r"""Searches a corpus by vectors of texts: scores, hits, and hard negatives.
+r"""Searches a corpus by text vectors: scores, hits, and hard negatives.
 
     python -m bert_tf.run_search --model_dir=model --work_dir=vectors \
         --corpus_file=corpus.jsonl --queries_file=queries.jsonl \
@@ -6,17 +6,18 @@ r"""Searches a corpus by vectors of texts: scores, hits, and hard negatives.
 
 embeds corpus and queries (BEIR's files) into --work_dir, compares every query
 with every text, and prints recall@1, 10 and 100, MRR@10, nDCG@10 and MAP. They
-go into eval_results.txt, those of every query into query_scores.tsv, and the
-worst queries into report.md. With --squad_files=dev.json,train.json the
-questions of the first file look for their paragraphs among those of all files.
---sts_file adds the correlation of similarities with people's scores.
+go into eval_results.txt, the scores of every query into query_scores.tsv, and
+the worst queries into report.md. With --squad_files=dev.json,train.json, the
+paragraph of each question in the first file is searched for among the
+paragraphs of all files. --sts_file adds the correlation of similarities with
+human scores.
 
---do_search writes the --top_k texts of every query as lines of JSON, and
---do_mine triplets of a query, its text and a text that the model takes for one,
-to train on (see the flags from --num_negatives on).
+--do_search writes the --top_k texts of every query as lines of JSON. --do_mine
+writes triplets to train on: a query, its text, and a text that the model
+mistakes for one (see the flags from --num_negatives on).
 
-The vectors are computed once: a run that is stopped goes on where it was, and
-another finds them there.
+The vectors are computed only once: a run that was stopped resumes where it was,
+and later runs reuse them.
 """
 
 import json
@@ -34,14 +35,14 @@ from bert_tf.tasks.retrieval import search_options
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir",
     None,
-    "A model folder: of sentence-transformers, bert_tf or Hugging Face, or a "
-    "name of the Hub.",
+    "A model folder of sentence-transformers, bert_tf or Hugging Face, or the "
+    "name of a model on the Hub.",
 )
 _WORK_DIR = flags.DEFINE_string(
     "work_dir",
     None,
-    "Folder of the vectors; each model has its own. Not needed with --sts_file "
-    "alone.",
+    "Folder of the vectors; each model needs its own. Not needed with only "
+    "--sts_file.",
 )
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Folder of the results. Default: --work_dir."
@@ -60,15 +61,15 @@ _RELEVANCE_FILE = flags.DEFINE_string(
 _SQUAD_FILES = flags.DEFINE_list(
     "squad_files",
     None,
-    "Instead of these SQuAD's files, comma-separated: the questions of the "
-    "first, the paragraphs of all.",
+    "SQuAD's files instead of these three, comma-separated: the questions of "
+    "the first file, the paragraphs of all.",
 )
 _STS_FILE = flags.DEFINE_string(
     "sts_file",
     None,
     "With --do_eval: pairs of texts with scores, .tsv, .csv, .jsonl or "
-    ".parquet. Prompts that flags name are put before the first and the second "
-    "text; else the folder's default before both.",
+    ".parquet. --query_prompt is put before the first text and --corpus_prompt "
+    "before the second. Default: the folder's default prompt before both.",
 )
 _STS_TEXT_COLUMNS = flags.DEFINE_list(
     "sts_text_columns", ["sentence1", "sentence2"], "Its two columns of texts."
@@ -78,11 +79,11 @@ _STS_SCORE_COLUMN = flags.DEFINE_string(
 )
 _DO_EVAL = flags.DEFINE_bool("do_eval", False, "Whether to score the search.")
 _DO_SEARCH = flags.DEFINE_bool(
-    "do_search", False, "Whether to write the first texts of every query."
+    "do_search", False, "Whether to write the best texts for every query."
 )
 _DO_MINE = flags.DEFINE_bool("do_mine", False, "Whether to mine negatives.")
 _TOP_K = flags.DEFINE_integer(
-    "top_k", 10, "Texts a query that --do_search writes.", lower_bound=1
+    "top_k", 10, "Texts a query for --do_search to write.", lower_bound=1
 )
 _TRIPLETS_FILE = flags.DEFINE_string(
     "triplets_file",
@@ -94,14 +95,14 @@ _POOLING = flags.DEFINE_enum(
     "pooling",
     None,
     feature_options.POOLING[1:],
-    "How vectors of tokens become one. Default: as the folder says, or else "
+    "How vectors of tokens become one. Default: as the folder says, otherwise "
     "their mean.",
 )
 _NORMALIZE = flags.DEFINE_bool(
     "normalize",
     None,
     "Whether a vector is divided by its length. Default: as the folder says, "
-    "or else not.",
+    "otherwise false.",
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length",
@@ -112,27 +113,28 @@ _MAX_SEQ_LENGTH = flags.DEFINE_integer(
 _QUERY_PROMPT = flags.DEFINE_string(
     "query_prompt",
     None,
-    "What is put before a query. Default: the folder's prompt `query`, or "
-    "else its default.",
+    "Text to put before a query. Default: the folder's prompt `query`, "
+    "otherwise its default prompt.",
 )
 _CORPUS_PROMPT = flags.DEFINE_string(
     "corpus_prompt",
     None,
-    "What is put before a text of the corpus. Default: the folder's prompt "
-    "`document`, `passage` or `corpus`, or else its default.",
+    "Text to put before a text of the corpus. Default: the folder's prompt "
+    "`document`, `passage` or `corpus`, otherwise its default prompt.",
 )
 _SIMILARITY = flags.DEFINE_enum(
     "similarity",
     None,
     search_options.SIMILARITIES,
-    "How vectors are compared: the cosine, or the product as they are. "
-    "Default: as the folder says, or else the cosine.",
+    "How vectors are compared: by their cosine or their dot product. Default: "
+    "as the folder says, otherwise the cosine.",
 )
 _PRECISION = flags.DEFINE_enum(
     "precision",
     "float32",
     search_options.PRECISIONS,
-    "Arithmetic of the model; vectors are float32. On GPUs that is not TF32.",
+    "Arithmetic of the model; vectors are always float32. On GPUs, float32 is "
+    "never computed in TF32.",
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", 32, "Texts a step.", lower_bound=1
@@ -147,7 +149,7 @@ def main(_):
 
     from bert_tf.tasks.retrieval import corpora
 
-    # Whatever is wrong in a file is found before anything is computed.
+    # Read all files first: errors are found before anything is computed.
     queries, corpus, relevance, pairs = None, None, None, None
     if _SQUAD_FILES.value:
         queries, corpus, relevance = corpora.read_squad(_SQUAD_FILES.value)
@@ -171,8 +173,8 @@ def main(_):
     from bert_tf.tasks.features import sentences
     from bert_tf.training import strategy as strategies
 
-    # The manifest of the vectors tells their precision: float32 is not TF32.
-    # Where speed counts, there is --precision=bfloat16.
+    # The vectors' manifest records their precision, so float32 must not mean
+    # TF32. --precision=bfloat16 is there for speed.
     strategies.set_arithmetic(tf32=False, deterministic=False)
     embedder = sentences.open_embedder(
         _MODEL_DIR.value,
@@ -184,7 +186,7 @@ def main(_):
         ],
     )
     similarity = _similarity(embedder)
-    # A file in its place is told before hours of vectors.
+    # Raises if a file is in the way, before vectors are computed for hours.
     files.make_folder(_output_dir())
     results, worst = {}, None
     if corpus is not None:
@@ -216,7 +218,7 @@ def main(_):
 
 
 def _check_flags():
-    """Returns the rules of mining, if flags go together."""
+    """Checks that the flags fit together; returns the rules of mining."""
     program.require(model_dir=_MODEL_DIR.value)
     if not (_DO_EVAL.value or _DO_SEARCH.value or _DO_MINE.value):
         raise ValueError(
@@ -246,7 +248,7 @@ def _check_flags():
     if _SQUAD_FILES.value or any(beir.values()):
         program.require(work_dir=_WORK_DIR.value)
     else:
-        # No vectors are kept of pairs.
+        # The vectors of pairs are not kept.
         program.require(output_dir=_OUTPUT_DIR.value or _WORK_DIR.value)
     for others, name, is_given in (
         ((_STS_FILE,), "do_eval", _DO_EVAL.value),
@@ -298,7 +300,8 @@ def _compute(embedder, queries, corpus, is_judged_only):
         if prompt is None:
             prompt = default
         wanted.append((name, texts, embedder.with_prompt(prompt)))
-    # Both before either, of which other vectors would remain.
+    # Check both before computing either: if the second is refused, no vectors
+    # must be left of the first.
     for name, *arguments in wanted:
         vectors.check(f"{folder}/{name}", *arguments)
     computed = [
@@ -326,13 +329,13 @@ def _similarity(embedder):
 
 
 def _find_own_rows(queries, corpus, relevance):
-    """Returns what `evaluation.find_own_rows` does; -1 of SQuAD's files."""
+    """Returns what `evaluation.find_own_rows` does; all -1 for SQuAD."""
     import numpy as np
 
     from bert_tf.tasks.retrieval import evaluation
 
     if _SQUAD_FILES.value:
-        # Its paragraphs have no ids but numbers, which are no question's.
+        # Paragraphs have only numbers as ids, which no question has.
         return np.full(len(queries), -1)
     own_rows = evaluation.find_own_rows(queries, corpus, relevance)
     if num_own := np.count_nonzero(own_rows >= 0):
@@ -368,8 +371,8 @@ def _evaluate(
 def _correlate(pairs, embedder, similarity):
     """Returns the correlations of scored pairs.
 
-    The folder's prompts of queries and of texts are for searches: without
-    flags both texts of a pair have its default prompt.
+    The folder's prompts for queries and texts are for searches. Without flags,
+    both texts of a pair get the folder's default prompt.
     """
     from bert_tf.tasks.retrieval import ranking
     from bert_tf.tasks.retrieval import vectors
@@ -396,7 +399,8 @@ def _search(
 ):
     from bert_tf.tasks.retrieval import search
 
-    # One more, where one is left out; that query may have one less than all.
+    # If a query's own text is left out, one more is needed. If there are no
+    # more texts, that query has one hit fewer.
     k = min(_TOP_K.value + bool((own_rows >= 0).any()), len(corpus))
     scores, found = search.top_k(query_vectors, corpus_vectors, k, similarity)
     path = f"{_output_dir()}/search.jsonl"
@@ -419,7 +423,7 @@ def _search(
 
 
 def _mine(queries, corpus, relevance, *arguments):
-    """Writes the triplets; `arguments` are the further ones of `mine`."""
+    """Writes the triplets; `arguments` are the other arguments of `mine`."""
     from bert_tf.tasks.retrieval import mining
 
     triplets = mining.mine(queries, corpus, relevance, *arguments)
@@ -451,7 +455,7 @@ def _write_results(results, worst, embedder, similarity):
         path,
         results,
         settings,
-        # As Python was called, so that it may be called so again.
+        # The command as it was given, so that it can be repeated.
         shlex.join(["python", *sys.orig_argv[1:]]),
         worst,
     )

@@ -10,10 +10,10 @@ writes into --output_dir the tuned model as a model folder (config.json,
 model.safetensors, vocab.txt, tokenizer_config.json, task.json), the state of
 the training in train/, the answers in predictions.json and
 nbest_predictions.json and, with --do_eval, their official scores in
-eval_results.txt and a report of them in report.md. SQuAD 2.0 wants
+eval_results.txt and a report of them in report.md. SQuAD 2.0 needs
 --version_2_with_negative. null_odds.json then holds, for each question, the
 empty answer's score minus the best span's, and --tune_null_threshold finds the
-difference above which the empty answer is the better one.
+difference above which the empty answer is better.
 
 Rerun the same command to resume after a stop, or after the end with more
 --num_train_epochs.
@@ -30,31 +30,31 @@ fine_tuning_flags.set_defaults(max_seq_length=384)
 _TRAIN_FILE = flags.DEFINE_string(
     "train_file",
     None,
-    "JSON of SQuAD to train on, e.g. train-v1.1.json; or a .jsonl or .parquet "
+    "SQuAD's JSON to train on, e.g. train-v1.1.json; or a .jsonl or .parquet "
     "file with the columns of Hugging Face's set.",
 )
 _PREDICT_FILE = flags.DEFINE_string(
     "predict_file",
     None,
-    "File to answer: JSON of SQuAD, e.g. dev-v1.1.json; or a .jsonl or "
-    ".parquet file, as for --train_file.",
+    "File to answer: SQuAD's JSON, e.g. dev-v1.1.json; or a .jsonl or .parquet "
+    "file, as for --train_file.",
 )
 _DOC_STRIDE = flags.DEFINE_integer(
     "doc_stride",
     128,
-    "Pieces from the beginning of one window to that of the next.",
+    "Pieces from the beginning of one window to the beginning of the next.",
     lower_bound=1,
 )
 _MAX_QUERY_LENGTH = flags.DEFINE_integer(
     "max_query_length",
     64,
-    "Pieces of a question; longer ones are cut off.",
+    "Most pieces of a question; longer ones are cut.",
     lower_bound=1,
 )
 _N_BEST_SIZE = flags.DEFINE_integer(
     "n_best_size",
     20,
-    "Answers to a question in nbest_predictions.json, 1,000 at most.",
+    "Most answers to a question in nbest_predictions.json; at most 1,000.",
     lower_bound=1,
 )
 _MAX_ANSWER_LENGTH = flags.DEFINE_integer(
@@ -63,8 +63,8 @@ _MAX_ANSWER_LENGTH = flags.DEFINE_integer(
 _VERBOSE_LOGGING = flags.DEFINE_bool(
     "verbose_logging",
     False,
-    "Whether to warn of each question that is left out, and not only of the "
-    "first few and of their number.",
+    "Whether to warn of each question that is left out. Otherwise only the "
+    "first few and their number are logged.",
 )
 _VERSION_2_WITH_NEGATIVE = flags.DEFINE_bool(
     "version_2_with_negative",
@@ -80,12 +80,12 @@ _NULL_SCORE_DIFF_THRESHOLD = flags.DEFINE_float(
 _TUNE_NULL_THRESHOLD = flags.DEFINE_bool(
     "tune_null_threshold",
     False,
-    "With --version_2_with_negative and --do_eval: use, and after --do_train "
-    "keep with the model, the threshold of the best F1 on --predict_file. "
-    "Epochs are compared by their F1 at their own such threshold.",
+    "With --version_2_with_negative and --do_eval: use the threshold that "
+    "gives the best F1 on --predict_file, and after --do_train keep it with "
+    "the model. Epochs are compared by their F1, each at its best threshold.",
 )
-# The flags that the task holds: before them come those in a tuned model's
-# task.json.
+# The flags that become fields of the task. Without --do_train, those that are
+# not given are taken from the tuned model's task.json.
 _TASK_FLAGS = (
     _TUNE_NULL_THRESHOLD,
     _VERSION_2_WITH_NEGATIVE,
@@ -132,7 +132,7 @@ def _check_flags(config):
 
 
 def _find_task(folder):
-    """Returns the task: of the flags, before them of a tuned model."""
+    """Returns the task: a tuned model's, changed by the flags, or a new one."""
     from bert_tf.tasks import task_folder
     from bert_tf.tasks.question_answering.task import SquadTask
 

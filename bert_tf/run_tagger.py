@@ -4,14 +4,13 @@ r"""Tunes BERT to tag words: named entities, as in CoNLL-2003.
         --init_checkpoint=cased_L-12_H-768_A-12 --do_lower_case=false \
         --output_dir=ner_output --do_train --do_eval --do_predict
 
-reads train, dev and test files of one word a line with its columns (see
+reads train, dev and test files with one word and its columns a line (see
 `tasks.tagging.files`) and writes into --output_dir the tuned model as a model
 folder (config.json, model.safetensors, vocab.txt, tokenizer_config.json,
 task.json), the state of the training in train/, precision, recall and F1 of
 the development set's entities, as conlleval counts them, in eval_results.txt, a
 report of them in report.md, and the test set with a column of predicted tags in
-test_predictions.txt. The sets of TensorFlow Datasets that are on this machine
-go as well:
+test_predictions.txt. It also reads prepared sets of TensorFlow Datasets:
 
     python -m bert_tf.run_tagger --tfds_name=conll2003 \
         --tfds_data_dir=tensorflow_datasets ...
@@ -36,15 +35,15 @@ _DATA_DIR = flags.DEFINE_string(
     "eng.train, eng.testa and eng.testb.",
 )
 _TRAIN_FILE = flags.DEFINE_string(
-    "train_file", None, "Column file to train on, in place of --data_dir's."
+    "train_file", None, "Column file to train on, instead of --data_dir's."
 )
 _EVAL_FILE = flags.DEFINE_string(
-    "eval_file", None, "Column file for --do_eval, in place of --data_dir's."
+    "eval_file", None, "Column file for --do_eval, instead of --data_dir's."
 )
 _TEST_FILE = flags.DEFINE_string(
     "test_file",
     None,
-    "Column file for --do_predict, in place of --data_dir's; it needs no tags.",
+    "Column file for --do_predict, instead of --data_dir's; it needs no tags.",
 )
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
@@ -59,22 +58,23 @@ _TFDS_DATA_DIR = flags.DEFINE_string(
 _TOKEN_COLUMN = flags.DEFINE_string(
     "token_column",
     None,
-    "The column of words: its number from 0, or its name in the first line "
-    "(of every file, the test set's too). Default: 0; of --tfds_name tokens.",
+    "The column of words: its number from 0, or its name in the first line of "
+    "every file, including the test set's. Default: 0; with --tfds_name "
+    "tokens.",
 )
 _TAG_COLUMN = flags.DEFINE_string(
     "tag_column",
     None,
     "The column of tags: its number from 0, or its name in the first line. "
-    "Default: -1, the last one; of --tfds_name the one named ner, ner_tags or "
-    "tags.",
+    "Default: -1, the last one; with --tfds_name the one named ner, ner_tags "
+    "or tags.",
 )
 _SCHEME = flags.DEFINE_enum(
     "scheme",
     None,
     list(schemes.SCHEMES),
-    "With --do_train: how tags mark entities. Default: what the training "
-    "set's look like.",
+    "With --do_train: how tags mark entities. Default: detected from the "
+    "training set's tags.",
 )
 
 
@@ -112,7 +112,7 @@ def main(argv):
 
 
 def _read(split, path, builder):
-    """Returns the `TaggingExamples` of a split; of the test set no tags."""
+    """Returns the `TaggingExamples` of a split; the test set has no tags."""
     from bert_tf.tasks import source
     from bert_tf.tasks.tagging import files as tagging_files
 
@@ -135,7 +135,7 @@ def _read(split, path, builder):
 
 
 def _find_task(folder, examples):
-    """Returns the task: of a tuned folder, or what the training set shows."""
+    """Returns the task: a tuned folder's, or one made from the training set."""
     from bert_tf.tasks import source
     from bert_tf.tasks.tagging import entity_tags
     from bert_tf.tasks.tagging import task as tagging

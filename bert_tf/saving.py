@@ -1,4 +1,4 @@
-"""Whole models from Python: loaded with their preprocessor, and saved."""
+"""Loads and saves whole models, with their preprocessors, from Python."""
 
 import dataclasses
 import inspect
@@ -32,7 +32,7 @@ from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.training import output_folder
 
-# Whose model a head is; a checkpoint without any is an encoder's.
+# {head: class of its model}; a checkpoint without a head is an encoder's.
 _MODELS = {
     parts.CLASSIFIER: BertClassifier,
     parts.TOKEN_CLASSIFIER: BertTokenClassifier,
@@ -42,18 +42,18 @@ _MODELS = {
     parts.NEXT_SENTENCE: BertPretrainer,
     parts.DISCRIMINATOR: BertDiscriminator,
 }
-# What a `BertSentenceEncoder` may have of Dense layers: none, or this one.
+# Activations of the Dense layers that a `BertSentenceEncoder` may have.
 _DENSE: tuple[list[str], ...] = ([], [sentence_folder.TANH])
 
 
 class LoadedModel(NamedTuple):
-    """What `load` returns, and `save` takes: `save(folder, *load(path))`.
+    """What `load` returns and `save` takes: `save(folder, *load(path))`.
 
     Args:
         model: The Keras model.
         preprocessor: The `Preprocessor` whose ids the model knows.
-        task: The `Task` that the model was tuned to; None where it was not,
-            or its head is new, or nothing tells the task.
+        task: The `Task` that the model was tuned to; None if it was not tuned,
+            its head is new, or its task is not known.
     """
 
     model: keras.Model
@@ -72,35 +72,35 @@ def load(
 ) -> LoadedModel:
     """Makes a model and its preprocessor from a checkpoint.
 
-    Weights that the checkpoint does not have are initialised, and a warning
-    names them; those of an unused pooler aside. What became of every tensor is
-    the model's attribute `coverage_report`.
+    Weights that the checkpoint lacks are initialised, and a warning names them,
+    except those of an unused pooler. The model's attribute `coverage_report`
+    says what became of every tensor.
 
     Args:
         path: A model folder of bert_tf or Hugging Face, a release of Google's,
             or the prefix of a TF1 checkpoint; local or remote. Or a model of
             the Hugging Face Hub, "hf:organisation/name@revision", which needs
             huggingface_hub.
-        model_class: `BertClassifier`, `BertEncoder`, ...; None for the class
-            that has the checkpoint's head, or where it has none
-            `BertSentenceEncoder` of a folder of sentence-transformers, and
-            `BertEncoder` of any other.
+        model_class: `BertClassifier`, `BertEncoder`, ... None for the class
+            that has the checkpoint's head. For a checkpoint without a head,
+            None means `BertSentenceEncoder` if it is a folder of
+            sentence-transformers, otherwise `BertEncoder`.
         max_seq_length: Length of the sequences, from 2 to the model's
             `max_position_embeddings`; None for the longest that the folder
-            tells, which is 512 in a release of Google's.
-        allow_partial: Whether weights may be missing, left over or of another
-            shape where the change of the head is no reason.
-        max_position_embeddings: None, or the model's longest sequence, where
-            longer than the checkpoint's: its position embeddings are repeated
-            (Beltagy et al. 2020, section 5).
+            allows, which is 512 in a release of Google's.
+        allow_partial: Whether weights may be missing, unused or of another
+            shape even if that is not due to a change of the head.
+        max_position_embeddings: The model's longest sequence, if longer than
+            the checkpoint's, whose position embeddings are then repeated
+            (Beltagy et al. 2020, section 5); None for the checkpoint's.
         **kwargs: Arguments of `model_class` other than its configuration, e.g.
-            `num_labels`, which is the checkpoint's if not given, and `dtype`.
+            `dtype`, and `num_labels`, which defaults to the checkpoint's.
 
     Returns:
-        A `LoadedModel`, always: `model`, `preprocessor`, `task`.
+        A `LoadedModel`: `model`, `preprocessor`, `task`.
 
     Raises:
-        ValueError: If files are missing or corrupt, or do not fit together or
+        ValueError: If files are missing or corrupt, or do not fit each other or
             the model; the message names the file and the tensor.
 
     Example:
@@ -117,7 +117,7 @@ def load(
     files.check_path("path", path)
     if model_class is not None and not _is_of_bert_tf(model_class):
         raise ValueError(
-            "`model_class` must be a class, BertClassifier and so on, or one "
+            "`model_class` must be a class such as BertClassifier, or one "
             "of your own whose first argument is `config`. "
             f"Received: {model_class!r}."
         )
@@ -152,7 +152,7 @@ def load(
         )
         opening.check_length(model, preprocessor)
         if told is not None:
-            # Its prompts, for `save`.
+            # `save` writes its prompts.
             model.sentence_vectors = told
             RetrievalTask().load_elsewhere(
                 model, checkpoint.folder, may_be_new=allow_partial
@@ -168,32 +168,34 @@ def save(
     *,
     label_names: Sequence[str] | None = None,
 ) -> None:
-    """Writes a model folder, whole or not at all.
+    """Writes a model folder, completely or not at all.
 
-    It is one of Hugging Face's: `load`, `export`, `tuning.run` and transformers
-    take it. A folder that holds this model already gets its new weights; one
-    that holds another model is refused. If it is the output folder of a
-    training, that is no longer resumed there: it would replace what you have
-    saved. Its README.md, a model card, is written too, unless one of your own
-    is there.
+    The folder is in Hugging Face's format: `load`, `export`, `tuning.run` and
+    transformers can read it. If it holds this model already, the weights are
+    replaced; if it holds another model, it is refused. If it is the output
+    folder of a training, that training can no longer be resumed there, as it
+    would replace what you have saved. A model card, README.md, is written too,
+    unless the folder has one of your own.
 
     Args:
-        folder: Path, local or remote; made if it is not there.
-        model: A model of bert_tf: its weights, and not its optimizer's state,
-            are written.
-        preprocessor: The `Preprocessor` that the model was trained with: its
-            vocabulary, case and `max_seq_length` are written.
-        task: The `Task` that the model was tuned to; it becomes task.json, from
-            which an export knows what to answer. What `load` returned keeps
-            what the folder said.
-        label_names: Of a (token) classifier without a task, its names of the
-            classes, in order, which an export answers with; they are
-            LABEL_0, ... if not given.
+        folder: Path, local or remote; made if it does not exist.
+        model: A model of bert_tf. Its weights are written, but not the state of
+            its optimizer.
+        preprocessor: The `Preprocessor` that the model was trained with. Its
+            vocabulary, lower-casing and `max_seq_length` are written.
+        task: The `Task` that the model was tuned to. It becomes task.json,
+            which tells an export what to answer. Pass the task that `load`
+            returned to keep the folder's.
+        label_names: Names of the classes, in order, for a (token) classifier
+            without a task. An export answers with them. They default to
+            LABEL_0, ...
 
     Raises:
-        ValueError: If the arguments do not fit together, or the folder holds
-            another model or another vocabulary, or a task and none is given.
-        OSError: If the disk is full, and so on: the folder is as it was.
+        ValueError: If the arguments do not fit together, if the folder holds
+            another model or another vocabulary, or if it has a task and none
+            is given.
+        OSError: If it cannot be written, e.g. because the disk is full; the
+            folder is then left as it was.
 
     Example:
 
@@ -255,11 +257,11 @@ def save(
 
 
 def _is_of_bert_tf(model_class):
-    """Returns whether it is a class of models made from a `BertConfig`."""
+    """Returns whether a class makes models from a `BertConfig`."""
     return (
         isinstance(model_class, type)
         and issubclass(model_class, keras.Model)
-        # A class of one's own may pass on whatever it is given.
+        # A user's class may pass all its arguments on to a base class.
         and any(
             "config" in inspect.signature(vars(base)["__init__"]).parameters
             for base in model_class.__mro__
@@ -269,15 +271,15 @@ def _is_of_bert_tf(model_class):
 
 
 def _in_order(label_names):
-    """Returns names as a list, of whatever has an order; a string as it is.
+    """Returns names as a list, from any ordered iterable; a string as it is.
 
     Raises:
-        ValueError: If they have none.
+        ValueError: If they have no order.
     """
     if isinstance(label_names, str):
-        # Refused where the names are checked: its letters would be names.
+        # The check of the names refuses it. A list would have its letters.
         return label_names
-    # In a set every process has another order.
+    # The order of a set differs between processes.
     is_set = isinstance(label_names, Set)
     try:
         has_order = not is_set or isinstance(label_names, KeysView)
@@ -293,7 +295,7 @@ def _in_order(label_names):
 
 
 def _has_vectors(folder):
-    """Returns whether a folder's vectors are such as a model of ours makes."""
+    """Returns whether a model of ours can make a folder's vectors."""
     told = sentence_folder.read_known(folder)
     if told is None:
         return False
@@ -310,7 +312,7 @@ def _has_vectors(folder):
 
 
 def _vector_arguments(told):
-    """Returns what a `BertSentenceEncoder` is made with."""
+    """Returns the arguments of a `BertSentenceEncoder`."""
     return {
         "pooling": told.pooling,
         "is_normalized": told.is_normalized,
@@ -320,7 +322,7 @@ def _vector_arguments(told):
 
 
 def _vectors_of(model, task):
-    """Returns the `SentenceVectors` of a folder, None of other models."""
+    """Returns the `SentenceVectors` for a folder; None for other models."""
     if not isinstance(model, BertSentenceEncoder):
         return None
     vectors = (task or RetrievalTask()).sentence_vectors(model)
@@ -356,23 +358,23 @@ def _task_of(checkpoint, model):
 
 
 def _with_size_of(task, model):
-    """Returns the task of vectors with the size that the model cuts them to.
+    """Returns the retrieval task with the size to which the model cuts vectors.
 
     Raises:
-        ValueError: If the task has another.
+        ValueError: If the task has another size.
     """
     if task.truncate_dim is None:
         return dataclasses.replace(task, truncate_dim=model.truncate_dim)
     if (task.truncate_dim or None) != model.truncate_dim:
         raise ValueError(
-            f"`truncate_dim` of the task must be {model.truncate_dim}, as of "
+            f"`truncate_dim` of the task must be {model.truncate_dim}, as in "
             f"the model. Received: truncate_dim={task.truncate_dim}."
         )
     return task
 
 
 def _check_is_tuned_to(task, model):
-    """Raises unless the task, if it is served here, is one of such a model."""
+    """Raises `ValueError` if the model is of another kind than the task's."""
     if task.family not in opening.FAMILIES:
         return
     _, kind = opening.FAMILIES[task.family]

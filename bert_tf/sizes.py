@@ -2,8 +2,8 @@
 
 from typing import Any
 
-# (number of layers, hidden size): the 24 of Turc et al. 2019 (arXiv
-# 1908.08962), their names, and large.
+# {name: (number of layers, hidden size)}: the 24 sizes of Turc et al. 2019
+# (arXiv 1908.08962), the names that some of them have, and large.
 SIZES = {
     f"L-{num_layers}_H-{hidden_size}": (num_layers, hidden_size)
     for num_layers in (2, 4, 6, 8, 10, 12)
@@ -17,8 +17,8 @@ SIZES = {
     "large": (24, 1024),
 }
 
-# What the models of a family have in common, where it is not BERT's: by
-# Hugging Face's name of the family.
+# {Hugging Face's name of a family: the fields in which all its models differ
+# from BERT}.
 FAMILIES: dict[str, dict[str, Any]] = {
     # Google's code has the tanh form; its v2 trains without dropout.
     "albert": {

@@ -1,6 +1,6 @@
 """Flags that the training programs share: devices and precision.
 
-Imported by programs alone: importing it defines the flags.
+Only programs import this module: importing it defines the flags.
 """
 
 from typing import TYPE_CHECKING
@@ -16,14 +16,14 @@ _STRATEGY = flags.DEFINE_enum(
     "strategy",
     None,
     options.STRATEGIES,
-    "Where to run. one_device: the first GPU, else the CPU; mirrored: all "
-    "GPUs of this machine; multi_worker: the machines of TF_CONFIG; tpu. "
-    "Default: tpu with --use_tpu, else one_device.",
+    "Where to run. one_device: the first GPU, or the CPU if there is none; "
+    "mirrored: all GPUs of this machine; multi_worker: the machines of "
+    "TF_CONFIG; tpu. Default: tpu with --use_tpu, otherwise one_device.",
 )
 _NUM_CPU_DEVICES = flags.DEFINE_integer(
     "num_cpu_devices",
     None,
-    "With --strategy=mirrored: run on so many logical CPU devices.",
+    "With --strategy=mirrored: run on this many logical CPU devices.",
 )
 _USE_TPU = flags.DEFINE_bool(
     "use_tpu", False, "Run on a TPU; the same as --strategy=tpu."
@@ -42,7 +42,7 @@ _GCP_PROJECT = flags.DEFINE_string(
 _MASTER = flags.DEFINE_string(
     "master", None, "Another name of --tpu_name, as an address."
 )
-# Differs from BERT: no default (8 there). Given, it is held to.
+# Differs from BERT: no default (8 there); if it is given, it is checked.
 _NUM_TPU_CORES = flags.DEFINE_integer(
     "num_tpu_cores", None, "The number of cores that the TPU must have."
 )
@@ -56,22 +56,21 @@ _MIXED_PRECISION = flags.DEFINE_enum(
 _TF32 = flags.DEFINE_bool(
     "tf32",
     True,
-    "On GPUs from NVIDIA's Ampere on: multiply float32 matrices in TF32, with "
+    "On NVIDIA GPUs from Ampere on: multiply float32 matrices in TF32, with "
     "10 bits of mantissa, which is faster. --notf32: in float32.",
 )
 _DETERMINISTIC = flags.DEFINE_bool(
     "deterministic",
     False,
-    "Run deterministic operations alone, so that a GPU gives the same bits "
-    "each time. Slower; an operation that has no deterministic form stops the "
-    "run.",
+    "Run only deterministic operations, so that a GPU gives the same bits each "
+    "time. Slower; an operation without a deterministic form stops the run.",
 )
 
 
 def make_strategy() -> "tf.distribute.Strategy":
     """Returns the strategy that the flags ask for.
 
-    First it says how the devices compute, as the flags ask.
+    It first sets the arithmetic of the devices from the flags.
 
     Raises:
         ValueError: If flags contradict each other or a device is missing.

@@ -85,7 +85,7 @@ def test_a_newer_manifest_of_the_same_file_is_preferred(tmp_path):
 def test_record_file_of_another_size_is_refused(tmp_path):
     (tmp_path / "a").write_bytes(b"12")
     manifests.write(make_manifest(a=3), str(tmp_path / "manifest-a.json"))
-    with pytest.raises(ValueError, match="2 bytes, but its manifest tells 3"):
+    with pytest.raises(ValueError, match="2 bytes, but its manifest says 3"):
         manifests.find([str(tmp_path / "a")])
 
 

@@ -219,8 +219,8 @@ REFUSED = {
             "losses": "masked_lm",
             "teacher_precision": "bfloat16",
         },
-        "--teacher_precision must not be given with --losses=masked_lm, for "
-        "which no teacher is asked.",
+        "--teacher_precision must not be given with --losses=masked_lm, which "
+        "do not use the teacher.",
     ),
     "not training": (
         {"data_dir": "a", "do_train": "false"},

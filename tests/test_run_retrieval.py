@@ -221,7 +221,7 @@ def test_vectors_stay_cut(tmp_path, run_program, caplog):
     bert_tf.save(tmp_path / "saved", loaded.model, loaded.preprocessor, task)
     assert bert_tf.load(tmp_path / "saved").task.truncate_dim == 3
     for size in (0, 5):
-        with pytest.raises(ValueError, match="of the task must be 3, as of th"):
+        with pytest.raises(ValueError, match="of the task must be 3, as in th"):
             bert_tf.save(
                 tmp_path / "saved",
                 loaded.model,

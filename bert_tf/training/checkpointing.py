@@ -1,8 +1,8 @@
-"""The state of a training run: saved, kept, restored.
+"""Saves, keeps and restores the state of a training run.
 
-It lies in the folder `train` of the run's output directory, beside the model
-that the run writes, and is never the model: weights, the optimizer's
-variables, the number of the step and of the next example.
+The state is the weights, the optimizer's variables, the step number and the
+number of the next example. It lies in the folder `train` of the run's output
+directory. The model that the run writes beside it is separate.
 """
 
 import contextlib
@@ -32,32 +32,35 @@ from bert_tf.training.output_folder import GENERATOR_FOLDER
 
 # Where a run keeps its best model.
 BEST_FOLDER = "best"
-# What a description has of a tokenizer of another kind than BERT's.
+# Keys of a description.
+# The tokenizer, if it is not BERT's kind.
 TOKENIZER = "tokenizer"
-# What it has of the examples of a fine-tuning.
+# The examples of a fine-tuning.
 EXAMPLES = "train_examples_sha256"
-# And of its tokenizer, of any kind.
+# The tokenizer of a fine-tuning, of any kind.
 TOKENIZER_HASH = "tokenizer_sha256"
-# And of a teacher's, with its case.
+# The teacher's tokenizer, including whether it lower-cases.
 TEACHER_TOKENIZER_HASH = "teacher_tokenizer_sha256"
-# And of the development sets, where their scores decide of anything.
+# The development sets, if their scores decide anything.
 DEV_EXAMPLES = "dev_examples_sha256"
-# What that of a fine-tuning has, and of no other.
+# Only a fine-tuning has this key.
 _TASK = "task"
 _DESCRIPTION = "model.json"
 _NAME = "state-"
 _FLOAT16 = "mixed_float16"
-# What a killed program leaves where TensorFlow wrote a checkpoint, where
-# `files.whole_file` wrote any other file, one of its temporary ones too, and
-# where `files.whole_folder` wrote the best model or ELECTRA's generator.
+# What a killed program leaves behind: TensorFlow's unfinished checkpoints, the
+# temporary files of `files.whole_file` (also those of a temporary file), and
+# the temporary folders in which `files.whole_folder` was writing the best
+# model or ELECTRA's generator.
 _LEFTOVERS = re.compile(
     rf"{_NAME}\d+_temp|{_NAME}\d+\.data-.*\.tempstate\d+"
     r"|\.+[A-Za-z_]+(\.[a-z]+)+(\.[0-9a-f]{8})+"
     rf"|\.({BEST_FOLDER}|{GENERATOR_FOLDER})\.[a-z0-9_]{{8}}"
 )
-# In the folder of a model of sentences: 1_Pooling, 2_Dense.
+# Subfolders of a sentence model: 1_Pooling, 2_Dense.
 _MODULE = re.compile(r"\d_[A-Za-z]+")
-# These tell nothing of the file, and must not cost a checkpoint.
+# These errors do not mean that the file is damaged. They must not make
+# `restore` fall back to an older checkpoint.
 _NOT_READ = (
     tf.errors.DeadlineExceededError,
     tf.errors.PermissionDeniedError,
@@ -69,30 +72,30 @@ _logger = logging.getLogger(__name__)
 
 
 class TrainingState:
-    """A run's model, optimizer and place, and their checkpoints.
+    """A run's model, optimizer and position, and their checkpoints.
 
-    A checkpoint is there when its index is, which TensorFlow writes last;
-    all that it holds has check sums. Where the newest is damaged all the same,
-    the one before is restored.
+    A checkpoint exists once its index does, which TensorFlow writes last. Its
+    contents have checksums. If the newest checkpoint is damaged, the one
+    before it is restored.
 
     Args:
         model: A built `keras.Model`.
-        optimizer: A `keras.optimizers.Optimizer`, built here on the model's
-            trainable variables unless it is already. Make all three in the
-            strategy's scope.
+        optimizer: A `keras.optimizers.Optimizer`. If it is not built yet, it
+            is built here on the model's trainable variables. Make the model,
+            the optimizer and this state in the strategy's scope.
         output_dir: The run's output directory.
-        description: A JSON-able dictionary of what the model is. A directory
-            that holds the state of another one is refused.
+        description: A JSON-able dictionary that says what the model is. A
+            directory that holds the state of a different model is refused.
         keep_checkpoint_max: Number of newest checkpoints to keep.
-        settings: A JSON-able dictionary of what else the run is a function
-            of; they may be others when it is resumed.
-        may_differ: Names in the description of what may be another in the
-            directory's; the next checkpoint then describes it anew.
+        settings: A JSON-able dictionary of whatever else determines the
+            weights; these settings may change when the run is resumed.
+        may_differ: Names in the description whose values may differ from the
+            directory's; the next checkpoint then writes the new description.
 
     Attributes:
-        settings: A `settings.RunSettings` of them.
+        settings: The `settings.RunSettings` made of `settings`.
         step: Number of steps that the run has made.
-        example: Number of examples that they have consumed.
+        example: Number of examples that those steps consumed.
 
     Raises:
         ValueError: If `output_dir` belongs to another model.
@@ -125,7 +128,7 @@ class TrainingState:
         self._keep_checkpoint_max = keep_checkpoint_max
         self._check_lock: Callable[[], None] | None = None
         self._workers_agree = False
-        # What `restore` found without the lock, until that is held.
+        # The steps that `restore` found without the lock; None once it is held.
         self._found_steps: list[int] | None = None
         self.step = 0
         self.example = 0
@@ -134,15 +137,15 @@ class TrainingState:
     def hold(self, is_chief: bool = True) -> Iterator[None]:
         """Keeps other programs out of the output directory in the block.
 
-        What a killed program left there half-written is removed. Inside
+        It removes what a killed program left there half-written. Inside
         another `hold` of this state it does nothing.
 
         Args:
-            is_chief: Whether this host writes; on others nothing is done.
+            is_chief: Whether this host writes; other hosts do nothing.
 
         Raises:
             lock.HeldError: A `ValueError`, if another program trains there.
-            ValueError: If one did since this state was restored.
+            ValueError: If one has trained there since this state was restored.
         """
         if not is_chief or self._check_lock is not None:
             yield
@@ -152,7 +155,7 @@ class TrainingState:
                 if self._found_steps not in (None, self.saved_steps()):
                     raise ValueError(
                         f"{self.output_dir}: another program trained there "
-                        "while this one began. Run it again."
+                        "while this one started. Run this one again."
                     )
                 self._found_steps = None
                 self._remove_leftovers()
@@ -161,14 +164,14 @@ class TrainingState:
                 self._check_lock = None
 
     def restore(self) -> bool:
-        """Restores the newest checkpoint that is whole, if there is one.
+        """Restores the newest undamaged checkpoint, if there is one.
 
         Returns:
             Whether there was one.
 
         Raises:
-            ValueError: If there are checkpoints, but none can be restored, or
-                they are of float16 and this run is not, or the reverse.
+            ValueError: If there are checkpoints but none can be restored, or
+                if either they or this run, but not both, use float16.
         """
         self._check_precision()
         checkpoint = self._checkpoint()
@@ -182,15 +185,15 @@ class TrainingState:
                 checkpoint.read(path).assert_existing_objects_matched()
             except _NOT_READ:
                 raise
-            # Of damaged files TensorFlow raises errors of many kinds,
-            # IndexError among them.
+            # TensorFlow raises many kinds of errors for damaged files,
+            # including IndexError.
             except Exception as error:
                 failures.append((path, str(error).strip().split("\n")[0]))
                 continue
             for damaged, reason in failures:
                 _logger.warning(
-                    "%s cannot be restored and is passed over; training goes "
-                    "on from %s. The reason given: %s",
+                    "%s cannot be restored and is skipped; training resumes "
+                    "from %s. The reason given: %s",
                     damaged,
                     path,
                     reason,
@@ -203,14 +206,14 @@ class TrainingState:
         if failures:
             path, reason = failures[0]
             raise ValueError(
-                f"{path} cannot be restored, nor can one before: it is "
+                f"{path} cannot be restored, nor can an earlier one: it is "
                 "damaged, or of another model or optimizer. The reason given: "
                 f"{reason}"
             )
         return False
 
     def tell_changes(self) -> None:
-        """Logs which settings are others than when the run was saved."""
+        """Logs which settings have changed since the run was saved."""
         changes = self.settings.changes()
         if changes:
             is_meant = settings_lib.are_meant(changes)
@@ -221,14 +224,15 @@ class TrainingState:
     def check_workers(self, strategy: tf.distribute.Strategy) -> None:
         """Checks that all workers of a run begin with the same state.
 
-        Each restores what it finds itself. Called by all of them; once is
-        enough, until another state is restored.
+        Each worker restores what it finds by itself. All of them must call
+        this method. After one successful check, it does nothing until another
+        state is restored.
 
         Args:
             strategy: The `tf.distribute.Strategy`.
 
         Raises:
-            ValueError: On all workers, if they do not.
+            ValueError: On all workers, if their states differ.
         """
         if self._workers_agree or not strategies.is_multi_host(strategy):
             return
@@ -260,8 +264,8 @@ class TrainingState:
         """Saves a checkpoint of this step and returns its path.
 
         Raises:
-            OSError: If the disk is full, and so on; the checkpoints before
-                are as they were.
+            OSError: If it cannot be written, e.g. because the disk is full;
+                earlier checkpoints are left intact.
             lock.HeldError: If another program has taken the directory.
         """
         if self._check_lock is not None:
@@ -280,13 +284,13 @@ class TrainingState:
         return path
 
     def prune(self) -> None:
-        """Removes the old checkpoint that a save, killed at its end, has left.
+        """Removes the one old checkpoint that an interrupted save has left.
 
-        Of a run that has nothing left to save. More than one too many are of a
-        run that was to keep more, and stay.
+        For a run that has nothing left to save. If there are more, an earlier
+        run was told to keep more, and all stay.
 
         Raises:
-            As of `save`.
+            As for `save`.
         """
         num_kept = self._keep_checkpoint_max
         if len(self._steps_so_far()) != num_kept + 1:
@@ -314,15 +318,15 @@ class TrainingState:
         return _saved_steps(self.folder)
 
     def _steps_so_far(self):
-        # A damaged one of a later step stays until it is written over.
+        # A damaged checkpoint of a later step stays until it is overwritten.
         return [step for step in self.saved_steps() if step <= self.step]
 
     def _keep_newest(self):
-        """Lists the newest checkpoints, and removes those before them."""
+        """Lists the newest checkpoints and removes the older ones."""
         steps = self._steps_so_far()
         num_old = max(0, len(steps) - self._keep_checkpoint_max)
-        # For other programs. The public function of this name logs that it
-        # is deprecated.
+        # The list is for other programs. The public function of this name
+        # logs a deprecation warning.
         checkpoint_management.update_checkpoint_state_internal(
             self.folder,
             self._path(self.step),
@@ -330,8 +334,9 @@ class TrainingState:
             save_relative_paths=True,
         )
         for step in steps[:num_old]:
-            # The index first: killed in between, this leaves shards that
-            # the next run removes, and no checkpoint without them.
+            # The index first: if the program is killed in between, shards
+            # without an index remain, which the next run removes. An index
+            # without shards would look like a checkpoint.
             names = tf.io.gfile.glob(f"{self._path(step)}.*")
             for name in sorted(
                 names, key=lambda name: not name.endswith(".index")
@@ -339,7 +344,7 @@ class TrainingState:
                 files.remove(name)
 
     def _checkpoint(self):
-        """Returns what is saved: the numbers too, as they are now."""
+        """Returns the object to save, with the current step and example."""
         return tf.train.Checkpoint(
             model=self.model,
             optimizer=self.optimizer,
@@ -372,7 +377,7 @@ class TrainingState:
                 files.remove(f"{self.folder}/{name}")
 
     def _check_precision(self):
-        """Raises `ValueError` if the optimizers differ by a loss scale."""
+        """Raises `ValueError` if only one of the optimizers scales the loss."""
         steps = self.saved_steps()
         if not steps:
             return
@@ -380,8 +385,8 @@ class TrainingState:
         old, new = self.settings.changes().get("mixed_precision", ("", ""))
         if old != new and _FLOAT16 in (old, new):
             raise ValueError(
-                f"--mixed_precision must stay as it was, {old}: the optimizer "
-                f"of float16 is another. Received: {new}. To go on in it, "
+                f"--mixed_precision must stay as it was, {old}: float16 needs "
+                f"a different optimizer. Received: {new}. To continue in it, "
                 "begin in another folder with "
                 f"--init_checkpoint={self.output_dir}."
             )
@@ -416,7 +421,7 @@ class TrainingState:
 
 
 def _version_of(description):
-    """Returns the first version of the format that has all of it."""
+    """Returns the first version of the format that has all these keys."""
     if TOKENIZER_HASH in description:
         return formats.TRAINING
     if EXAMPLES in description:
@@ -429,17 +434,18 @@ def check_kind(
     found: Collection[str],
     description: Collection[str],
 ) -> None:
-    """Checks that a directory's training is of the kind of the one that begins.
+    """Checks that a directory holds the kind of training that begins now.
 
-    Hardly a name is in the descriptions of both.
+    Descriptions of the two kinds have hardly a name in common, so comparing
+    them name by name would tell the user little.
 
     Args:
         output_dir: The directory.
         found: The names in its description.
-        description: Those in that of the training that begins.
+        description: The names in the description of the training that begins.
 
     Raises:
-        ValueError: If one is a fine-tuning, and the other is not.
+        ValueError: If one is a fine-tuning and the other is not.
     """
     there, here = (
         "a fine-tuning" if _TASK in names else "a training on records"
@@ -454,10 +460,10 @@ def check_kind(
 
 
 def read_description(output_dir: files.AnyPath) -> dict[str, Any] | None:
-    """Returns the description of a directory's training; None without one.
+    """Returns the description of a directory's training, or None.
 
     Raises:
-        ValueError: If the file is damaged, or of a later version.
+        ValueError: If the file is damaged or from a later version.
     """
     path = f"{str(output_dir).rstrip('/')}/{FOLDER}/{_DESCRIPTION}"
     if not files.exists(path):
@@ -466,7 +472,7 @@ def read_description(output_dir: files.AnyPath) -> dict[str, Any] | None:
 
 
 def _told(values, name, others):
-    """Returns a value for a message; cut where the others have none."""
+    """Returns a value for a message, shortened if `others` lacks the name."""
     value = values.get(name)
     return repr(value) if name in others else files.shortened(value)
 
@@ -480,8 +486,8 @@ def trained_steps(output_dir: files.AnyPath) -> int:
 def _saved_steps(folder):
     """Returns the steps of a folder's checkpoints, in order.
 
-    They are found by their files: TensorFlow's list, the file `checkpoint`, is
-    for other programs, and has full paths if an older release wrote it.
+    They are found by their files. TensorFlow's list, the file `checkpoint`, is
+    for other programs, and it has full paths if an older release wrote it.
     """
     names = files.list_folder(folder)
     found = (re.fullmatch(rf"{_NAME}(\d+)\.index", name) for name in names)

@@ -1,4 +1,4 @@
-"""Steps compiled with XLA, and what the log tells of it; chains of a step."""
+"""Compiles steps or their chains with XLA, and logs how long that takes."""
 
 import contextlib
 import enum
@@ -15,35 +15,37 @@ from bert_tf.layers import chains
 
 _logger = logging.getLogger(__name__)
 
-# Of fewer elements a chain is done before it would have been called.
+# A smaller chain is done sooner than its compiled form could be called.
 _MIN_ELEMENTS = 2**18
 
 
 class Compilation(enum.Enum):
-    """What of a training step is compiled with XLA."""
+    """Which part of a training step XLA compiles."""
 
     NOTHING = "nothing"
-    # On CPUs, those of its layers and its loss: see `compiled_chains`.
+    # On CPUs, the chains of its layers and its loss: see `compiled_chains`.
     CHAINS = "chains"
-    # The whole of it on one device, else what replicas do not meet in.
+    # The whole step on one device; otherwise the part without communication
+    # between replicas.
     STEP = "step"
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function compiled with XLA, anew for tensors of new shapes.
+    """Returns the function compiled with XLA, once for each set of shapes.
 
     Args:
-        function: A function of nests of tensors, whose shapes, where they are
-            not static, are known when it is called.
+        function: A function of nests of tensors. Shapes that are not static
+            are known when it is called.
     """
     return tf.function(function, autograph=False, jit_compile=True)
 
 
 def compiled_chains() -> contextlib.AbstractContextManager[None]:
-    """Lets layers that are called in the block have XLA compile their chains.
+    """Makes layers that are called in the block compile their chains with XLA.
 
-    Matrix products and random numbers stay TensorFlow's. Only where there are
-    CPUs and nothing else: no GPU has shown what it gives, and TPUs compile all.
+    Matrix products and random numbers are left to TensorFlow. This applies
+    only if all devices are CPUs: the gain on GPUs has not been measured, and
+    TPUs compile everything anyway.
     """
     devices = tf.config.list_logical_devices()
     is_on_cpus = all(device.device_type == "CPU" for device in devices)
@@ -51,7 +53,7 @@ def compiled_chains() -> contextlib.AbstractContextManager[None]:
 
 
 def _run_chain(chain, *tensors):
-    # Of lengths that are not static each would be compiled.
+    # XLA would compile the chain again for every dynamic length.
     num_elements = tensors[0].shape.num_elements()
     if num_elements is None or num_elements < _MIN_ELEMENTS:
         return chains.run_plainly(chain, *tensors)
@@ -61,7 +63,7 @@ def _run_chain(chain, *tensors):
 @functools.cache
 def _compiled_chain(chain):
     def run_compiled_chain(*tensors):
-        # What is between is not in memory, so that float32 costs nothing.
+        # Intermediates never reach memory, so float32 costs nothing.
         is_wide = tensors[0].dtype == tf.float64
         return chain(*tensors, "float64" if is_wide else "float32")
 
@@ -69,13 +71,13 @@ def _compiled_chain(chain):
 
 
 class Log:
-    """Tells that a step is being compiled, and how long it took.
+    """Logs that a step is being compiled, and how long that took.
 
-    XLA compiles inside of TensorFlow when the first batch of a shape is there,
+    XLA compiles inside TensorFlow when the first batch of a shape arrives,
     which takes seconds to minutes.
 
     Attributes:
-        num_compiled: How often a step was.
+        num_compiled: How often a step was compiled.
     """
 
     def __init__(self) -> None:
@@ -86,13 +88,13 @@ class Log:
     def begins(
         self, strategy: tf.distribute.Strategy, batch: Any
     ) -> tf.Operation:
-        """Returns an operation that notes a step about to begin.
+        """Returns an operation that notes that a step is about to begin.
 
         Args:
             strategy: The `tf.distribute.Strategy`.
-            batch: The step's batch, as the strategy has it.
+            batch: The step's batch, as the strategy distributes it.
         """
-        # Trimmed replicas may be of several lengths.
+        # The trimmed batches of replicas may have different lengths.
         ids = strategy.experimental_local_results(batch[features.INPUT_IDS])
         shapes = tf.stack([tf.shape(each) for each in ids])
         return tf.numpy_function(self._begins, [shapes], [])
@@ -115,6 +117,6 @@ class Log:
     def _ends(self):
         if self._start is not None:
             seconds = time.monotonic() - self._start
-            _logger.info("Compiled; with its first step %.1f s.", seconds)
+            _logger.info("Compiled in %.1f s, with the first step.", seconds)
             self._start = None
             self.num_compiled += 1

@@ -1,4 +1,4 @@
-"""A teacher, the student that learns from it, and how it does on records."""
+"""Distillation: teacher and student, and training on records."""
 
 import dataclasses
 import functools
@@ -35,14 +35,14 @@ class Teaching:
     Args:
         teacher: The `StartingPoint` of the teacher, with a checkpoint.
         student: The `StartingPoint` of the student.
-        lesson: The `Lesson`; what it does not tell the two models do.
+        lesson: The `Lesson`; the two models fill in what it leaves open.
         student_layers: The layers of the teacher that a new student begins
             with, counted from 0; None for none.
-        teacher_precision: "float32" or "bfloat16", what the teacher computes
-            in; None for what the student does.
+        teacher_precision: "float32" or "bfloat16", the precision in which the
+            teacher computes; None for the student's.
 
     Raises:
-        ValueError: If the lesson cannot be of these two models.
+        ValueError: If the lesson does not suit these two models.
     """
 
     teacher: StartingPoint
@@ -59,17 +59,17 @@ class Teaching:
 
     @property
     def has_one_tokenizer(self) -> bool:
-        """Whether the same ids are the same text to both."""
+        """Whether the same ids mean the same text to both models."""
         return self.teacher.tokenizer == self.student.tokenizer
 
     def check_tokenizers(self, exempt: tuple[str, ...] = ()) -> None:
-        """Checks that the two have one tokenizer, where a loss needs that.
+        """Checks that both have the same tokenizer, if a loss needs that.
 
         Args:
-            exempt: The losses here that do not.
+            exempt: Names of the losses that do not need it.
 
         Raises:
-            ValueError: If they have different ones.
+            ValueError: If a loss needs it and the tokenizers differ.
         """
         needy = [name for name in self.lesson.losses if name not in exempt]
         if self.has_one_tokenizer or not needy:
@@ -83,22 +83,23 @@ class Teaching:
         )
 
     def check_rematerialized(self, value: bool) -> None:
-        """Checks that no loss is of what a student's blocks would forget.
+        """Checks that no loss needs what rematerialised blocks forget.
 
         Args:
-            value: Whether they are to be computed twice.
+            value: Whether the student's blocks are rematerialised.
 
         Raises:
-            ValueError: If one is.
+            ValueError: If they are, and a loss needs what they forget.
         """
         if value and self.lesson.has(*lesson_lib.OF_HEADS):
             raise ValueError(
                 "--rematerialize must not be given with the losses "
-                f"{', '.join(lesson_lib.OF_HEADS)}, which need what it forgets."
+                f"{', '.join(lesson_lib.OF_HEADS)}, which need the activations "
+                "that it drops."
             )
 
     def teacher_policy(self, policy: str) -> str:
-        """Returns the dtype policy of the teacher, `policy` the student's."""
+        """Returns the teacher's dtype policy, given the student's."""
         if self.teacher_precision is None:
             return policy
         if self.teacher_precision == "float32":
@@ -106,7 +107,7 @@ class Teaching:
         return f"mixed_{self.teacher_precision}"
 
     def begin(self, teacher: keras.Model, student: keras.Model) -> None:
-        """Gives a new student the teacher's layers, if it is to have them."""
+        """Copies the teacher's layers to a new student, if that is wanted."""
         if self.student_layers is None:
             return
         new = distiller.copy_layers(teacher, student, self.student_layers)
@@ -117,16 +118,17 @@ class Teaching:
         )
 
     def settings(self) -> dict[str, Any]:
-        """Returns {name of a flag: value} of what a training must repeat."""
+        """Returns {name of a flag: value}; a resumed run must have the same."""
         values = self.lesson.to_dict()
         if self.student_layers is not None:
             values["student_layers"] = list(self.student_layers)
         return values
 
     def told_settings(self) -> dict[str, Any]:
-        """Returns {name: value} of the same, for reports and model cards.
+        """Returns {name: value} of `settings`, for reports and model cards.
 
-        Beside them may be the temperature of a calibration.
+        The temperature has another name here, because a calibration's
+        temperature may stand beside it.
         """
         values = self.settings()
         temperature = values.pop("temperature")
@@ -135,7 +137,7 @@ class Teaching:
         return values
 
     def facts(self, teacher: keras.Model) -> dict[str, Any]:
-        """Returns what else it is of: which teacher, in what arithmetic.
+        """Returns the teacher's hash and precision; a resumed run must match.
 
         Args:
             teacher: The teacher, with the weights of its folder.
@@ -144,8 +146,8 @@ class Teaching:
         assert path is not None
         with reader.open_checkpoint(path) as checkpoint:
             found = checkpoint.found_parts
-        # What the folder lacks, such as a tagger's pooler, depends on the
-        # run's seed, and nothing asks it.
+        # Parts that the folder lacks, such as a tagger's pooler, depend on the
+        # run's seed and are not used.
         new = {
             variable.path
             for tensor, variable in variables.match(teacher).items()
@@ -163,7 +165,7 @@ class Teaching:
     def of_origin(
         self, origin: model_card.Origin, teacher: keras.Model
     ) -> model_card.Origin:
-        """Returns what the model card tells of the training."""
+        """Returns the origin with what the distillation adds to it."""
         losses = self.lesson.losses
         values = self.told_settings() | {
             "losses": [f"{name}:{losses[name]:g}" for name in losses],
@@ -185,12 +187,12 @@ def find_teacher(path: str, do_lower_case: bool | None = None) -> StartingPoint:
     """Returns the `StartingPoint` of a teacher.
 
     Args:
-        path: A model folder, or what else `starting_point.find` takes.
-        do_lower_case: Whether its tokenizer lower-cases, of a release whose
-            files do not tell; None for what they tell, or else True.
+        path: A model folder, or anything else `starting_point.find` takes.
+        do_lower_case: Whether its tokenizer lower-cases, for a release whose
+            files do not say; None for what they say, or True by default.
 
     Raises:
-        ValueError: As of `starting_point.find`.
+        ValueError: As for `starting_point.find`.
     """
     return starting_point.find(path, do_lower_case=do_lower_case)
 
@@ -206,19 +208,22 @@ def find_student(
 ) -> StartingPoint:
     """Returns the `StartingPoint` of a student.
 
+    One of `init_checkpoint`, `student_layers` and `bert_config_file` says what
+    the student begins with.
+
     Args:
-        teacher: That of its teacher, whose tokenizer a new student has if
-            none is given.
-        init_checkpoint: A folder to begin with; or
-        student_layers: layers of the teacher, counted from 0; or
-        bert_config_file: a configuration of new weights. Of a folder, its own
-            may be given too.
+        teacher: The teacher's `StartingPoint`. A new student gets its
+            tokenizer if none is given.
+        init_checkpoint: A folder to begin with.
+        student_layers: Layers of the teacher, counted from 0.
+        bert_config_file: A configuration for new weights. With
+            `init_checkpoint`, the configuration of that folder.
         vocab_file, do_lower_case: A tokenizer.
-        **options: Of `starting_point.find`.
+        **options: Options of `starting_point.find`.
 
     Raises:
-        ValueError: If not one of the three is given, or the teacher has not
-            such layers, and as of `starting_point.find`.
+        ValueError: If none of the three is given or the teacher has no such
+            layers, and as for `starting_point.find`.
     """
     others = {
         "do_lower_case": do_lower_case,
@@ -235,8 +240,8 @@ def find_student(
         lesson_lib.check_layers("student_layers", student_layers, config)
         if config.num_hidden_groups is not None:
             raise ValueError(
-                "`student_layers` must be of a teacher whose layers have each "
-                "weights of their own. Received: num_hidden_groups="
+                "`student_layers` must be of a teacher whose layers each have "
+                "their own weights. Received: num_hidden_groups="
                 f"{config.num_hidden_groups} in {teacher.init_checkpoint}."
             )
         config = dataclasses.replace(
@@ -248,14 +253,14 @@ def find_student(
     if init_checkpoint is None and bert_config_file is None:
         raise ValueError(
             "One of `student_layers`, `init_checkpoint` and "
-            "`bert_config_file` must be given: they tell what the student "
+            "`bert_config_file` must be given: it says what the student "
             "begins with."
         )
     if init_checkpoint is None:
         _check_none(options, "bert_config_file", "there is no checkpoint")
     if init_checkpoint is None and vocab_file is None:
         assert bert_config_file is not None
-        # The tokenizer is the teacher's, with its case.
+        # The tokenizer is the teacher's, including its lower-casing.
         _check_none(others, "bert_config_file")
         tokenizer = teacher.tokenizer
         return StartingPoint(
@@ -271,9 +276,9 @@ def find_student(
 
 
 def _check_none(values, name, reason="the student has the teacher's"):
-    """Raises `ValueError` if one is given that a new student has no use for."""
+    """Raises `ValueError` if a value is given that would have no effect."""
     for other, value in values.items():
-        # allow_partial is no flag of three values.
+        # allow_partial is False, not None, if it is not given.
         if value is not None and (other, value) != ("allow_partial", False):
             raise ValueError(
                 f"`{other}` must not be given with `{name}`: {reason}. "
@@ -282,22 +287,22 @@ def _check_none(values, name, reason="the student has the teacher's"):
 
 
 def on_records(teaching: Teaching) -> pretraining_run.Maker:
-    """Returns what makes a student and its teacher, to learn on records.
+    """Returns a function that makes a student and its teacher for records.
 
-    The student is a pre-trainer where a loss is of words, and else an encoder.
+    The student is a pre-trainer if a loss is on words, otherwise an encoder.
 
     Args:
         teaching: The `Teaching`.
 
     Raises:
-        ValueError: If the two have different tokenizers, or soft targets are
-            wanted of a teacher that predicts no words, or goes from left to
-            right where the student does not, or the reverse.
+        ValueError: If the two have different tokenizers, or if there are soft
+            targets and the teacher predicts no words, or only one of the two
+            reads from left to right.
     """
     teaching.check_tokenizers()
     lesson = teaching.lesson
     if lesson.has(lesson_lib.SOFT_TARGETS):
-        # What is masked for the one is shown to the other.
+        # A left-to-right model sees the tokens that are masked for the other.
         lesson_lib.check_direction(
             teaching.student.config, teaching.teacher.config
         )
@@ -307,12 +312,12 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
     with reader.open_checkpoint(path) as checkpoint:
         found = checkpoint.found_parts
     predicts_words = parts.MASKED_LM in found
-    # What it lacks of these is not asked.
+    # No loss uses these parts, so the teacher may lack them.
     new_parts = {parts.NEXT_SENTENCE, parts.POOLER} - set(found)
     if lesson.has(lesson_lib.SOFT_TARGETS) and not predicts_words:
         raise ValueError(
             f"{path}: the teacher must have a masked-LM head for the loss "
-            f"{lesson_lib.SOFT_TARGETS}; the others do without."
+            f"{lesson_lib.SOFT_TARGETS}; the other losses do not need it."
         )
 
     def make(options, start, policy):
@@ -335,7 +340,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
             saved={"": student},
             description=teaching.settings() | teaching.facts(teacher),
             settings={},
-            # The teacher's are counted nowhere.
+            # The teacher's operations are not counted anywhere.
             flops_per_example=None,
             begin=None if teaching.student_layers is None else begin,
             of_origin=lambda origin: teaching.of_origin(origin, teacher),
@@ -355,11 +360,11 @@ def run_on_records(
     Args:
         options: The `Options`, with `do_train`.
         teaching: The `Teaching`.
-        strategy, policy: As of `pretraining_run.run`.
+        strategy, policy: As for `pretraining_run.run`.
 
     Raises:
-        ValueError: Also as of `on_records`, and if blocks are to be computed
-            twice of whose inside a loss is made.
+        ValueError: Also as for `on_records`, and if blocks are rematerialised
+            although a loss needs what they forget.
     """
     teaching.check_rematerialized(options.rematerialize)
     positions = teaching.teacher.config.max_position_embeddings

@@ -23,7 +23,7 @@ def make_evaluation(
     strategy: tf.distribute.Strategy,
     max_batches: int | None = None,
 ) -> Callable[[], dict[str, float]]:
-    """Returns a function that evaluates the model as it is at the time.
+    """Returns a function that evaluates the model as it is when called.
 
     It goes over every example once, or over the first `max_batches` batches.
 
@@ -36,13 +36,13 @@ def make_evaluation(
         max_batches: If given, the largest number of batches.
 
     Returns:
-        A function without arguments, which returns
-        {name: float} of `loss`, its terms and the metrics, each the sum over
-        the examples divided by their weight; `loss` is the sum of its terms,
-        each times its `loss_weights`.
+        A function without arguments. It returns {name: float} of `loss`, its
+        terms and the metrics. Terms and metrics are sums over the examples
+        divided by their weight; `loss` is the sum of its terms, each times its
+        `loss_weights`.
 
-        It raises `ValueError` if the input is damaged or does not suit the
-        model.
+        The function raises `ValueError` if the input is damaged or does not
+        suit the model.
     """
 
     @tf.function(autograph=False)
@@ -58,7 +58,7 @@ def make_evaluation(
                 lambda context: source.evaluation_batches(batch_size, context)
             )
             batches = itertools.islice(batches, max_batches)
-            # There may be fewer: to count the examples may be to read all.
+            # There may be fewer batches: counting them may mean reading all.
             with progress_bar.track(
                 batches, "evaluate", max_batches
             ) as tracked:
@@ -83,7 +83,7 @@ def make_evaluation(
 
 
 def write_results(path: str, results: dict[str, float]) -> None:
-    """Writes sorted lines "name = value", whole or not at all."""
+    """Writes sorted lines "name = value": the whole file or nothing."""
     lines = (f"{name} = {results[name]}\n" for name in sorted(results))
     files.write_text(path, "".join(lines))
 

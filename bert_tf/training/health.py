@@ -1,4 +1,4 @@
-"""What tells whether a run is well: spikes, steps passed over, use of time."""
+"""The health of a run: loss spikes, skipped steps, slow or stalled input."""
 
 import collections
 import contextlib
@@ -17,21 +17,22 @@ from bert_tf.config import BertConfig
 _logger = logging.getLogger(__name__)
 
 # What a step returns: {"values": {name: value}, "metrics": {name: (sum,
-# weight)}}, of tensors on the device and of floats elsewhere.
+# weight)}}, as tensors on the device and as floats elsewhere.
 StepResults = dict[str, dict[str, Any]]
 
-# A loss is held against the finite ones of so many steps before, once there
-# are some. The median and the median deviation do not move with the spikes.
+# A loss is compared with the finite losses of this many steps before it, once
+# there are a few. Spikes hardly move the median and the median deviation.
 _WINDOW = 200
 _FEWEST = 30
-# In standard deviations (1.4826 median deviations, of normal values), and as
-# a share of the median: a loss may be very even.
+# A spike exceeds both limits: in standard deviations (1.4826 median deviations
+# for normal values), and as a share of the median, since the losses may hardly
+# vary.
 _SPIKE_DEVIATIONS = 8.0
 _SPIKE_SHARE = 0.1
-# Share of the time above which waiting for the input is warned of.
+# If waiting for the input takes more than this share of the time, warn.
 _WAITING_SHARE = 0.2
-# Seconds after which an input that sends nothing is named, and then named
-# again after twice as many, and so on.
+# Warn after this many seconds without input, again after twice as many, and so
+# on.
 _STALL_SECONDS = 60.0
 _LOOK_SECONDS = 15.0
 
@@ -41,14 +42,14 @@ class NotFiniteError(ValueError):
 
 
 class Health:
-    """Watches the steps of a run, and counts what is not as it should be.
+    """Watches the steps of a run and counts skipped steps and loss spikes.
 
     Args:
-        skip_nonfinite_steps: Most steps in a row whose gradient may be not
-            finite; the optimizer passes over them. 0: none may be.
+        skip_nonfinite_steps: Most steps in a row whose gradient may be
+            non-finite; the optimizer skips them. 0 allows none.
 
     Attributes:
-        num_skipped: Steps passed over, since this program began.
+        num_skipped: Steps skipped since this program began.
         num_spikes: Steps whose loss was a spike: above the median of the 200
             steps before by more than 8 standard deviations and by more than a
             tenth.
@@ -66,17 +67,18 @@ class Health:
     def watch(
         self, steps: Sequence[StepResults], first_step: int
     ) -> list[StepResults]:
-        """Looks at what `step.train_step` returned of the steps of one call.
+        """Checks what `step.train_step` returned for the steps of one call.
 
         Args:
             steps: A list of its results, as floats.
-            first_step: Number of the first of them.
+            first_step: Number of the first step.
 
         Returns:
-            Those of the steps that were made.
+            The results of the steps that were not skipped.
 
         Raises:
-            NotFiniteError: If a value is not finite that must be.
+            NotFiniteError: If a value is not finite and the step cannot be
+                skipped.
         """
         made = []
         for number, step in enumerate(steps, first_step):
@@ -89,7 +91,7 @@ class Health:
                 continue
             told = ", ".join(f"{name}={values[name]}" for name in bad)
             self._in_a_row += 1
-            # Only where its gradient tells so is a step passed over.
+            # The optimizer only skips steps whose gradient is not finite.
             if self._in_a_row > self._allowed or "gradient_norm" not in bad:
                 raise NotFiniteError(
                     f"Step {number} (of steps {first_step} to "
@@ -99,8 +101,8 @@ class Health:
                 )
             self.num_skipped += 1
             _logger.warning(
-                "Step %d is passed over, number %d in a row of at most %d: it "
-                "is not finite: %s.",
+                "Step %d is skipped, number %d in a row of at most %d: it is "
+                "not finite: %s.",
                 number,
                 self._in_a_row,
                 self._allowed,
@@ -145,13 +147,13 @@ def warn_if_waiting(input_share: float) -> None:
 def stalls_named(
     waiting_since: Callable[[], float], now: Callable[[], float] = time.time
 ) -> Iterator[None]:
-    """Warns, while the block runs, of an input that sends no batch.
+    """Warns, while the block runs, if the input sends no batch.
 
-    The step itself cannot: it waits inside TensorFlow.
+    The step itself cannot warn: it waits inside TensorFlow.
 
     Args:
-        waiting_since: A function that returns since when a batch is waited
-            for, as `now` tells it, or 0 while none is.
+        waiting_since: A function that returns the time, by the clock `now`, at
+            which the wait for a batch began, or 0 if there is no wait.
         now: The clock.
     """
     ends = threading.Event()
@@ -186,16 +188,16 @@ def flops_per_example(
 ) -> float:
     """Returns the floating-point operations of an example's training step.
 
-    Counted are the matrix products of pre-training, two operations for each
-    multiplication and addition, over all places, padding too; and twice as
-    many for the gradients as for the outputs. What `--rematerialize` computes
-    again is not counted, as is usual in model FLOPs utilisation (arXiv
-    2204.02311, appendix B).
+    These are the matrix products of pre-training over all positions, including
+    padding. A multiplication with its addition counts as two operations, and
+    the gradients count twice as much as the outputs. What `--rematerialize`
+    computes again is not counted, as is usual in model FLOPs utilisation
+    (arXiv 2204.02311, appendix B).
 
     Args:
         config: A `BertConfig`.
-        length: Places of an example.
-        num_predictions: Places of an example that are predicted.
+        length: Positions of an example.
+        num_predictions: Predicted positions of an example.
     """
     hidden = config.hidden_size
     # Query, key, value and output; scores and context; feed-forward.

@@ -1,14 +1,14 @@
-"""One program at a time in one folder, on local disks and in object stores.
+"""One program at a time in a folder, on local disks and in object stores.
 
-On a local disk the lock is the system's (flock): it ends with the process,
-however that ends, so that none is ever left behind.
+On a local disk the lock is the system's (flock). It ends with the process,
+however the process ends, so no stale lock is left behind.
 
-An object store has no such lock. There an object tells who holds the folder,
-and is written anew every 20 seconds. Who finds it watches it: once it changes,
-its writer is alive, and the folder is refused; if it has not changed for 60
-seconds, its writer is dead, and the folder is taken. No two clocks are
-compared. Should two take the folder in one moment all the same, the one whose
-object was written over learns it, and stops before its next checkpoint.
+An object store has no such lock. There an object says who holds the folder; its
+writer rewrites it every 20 seconds. A program that finds the object watches it.
+If it changes, its writer is alive and the folder is refused. If it does not
+change for 60 seconds, its writer is dead and the folder is taken over. No two
+clocks are compared. If two programs take the folder at the same moment, the one
+whose object was overwritten notices and stops before its next checkpoint.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ from bert_tf import files
 
 NAME = "lock.json"
 _BEAT_SECONDS = 20.0
-# Three beats that did not come.
+# Three missed beats.
 _DEAD_SECONDS = 60.0
-# Between writing the object and looking whether it still is one's own.
+# Wait between writing the object and checking that it is still our own.
 _SETTLE_SECONDS = 2.0
 
 _logger = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ class HeldError(ValueError):
     """Another program holds the folder.
 
     Args:
-        path: Of the lock.
-        held: What it says.
+        path: Path of the lock.
+        held: Contents of the lock; None if it cannot be read.
     """
 
     def __init__(self, path: str, held: str | None) -> None:
@@ -61,15 +61,15 @@ class HeldError(ValueError):
 def hold(
     folder: files.AnyPath, clock: Any = time
 ) -> Iterator[Callable[[], None]]:
-    """Holds a folder, which is made if it is not there, inside the block.
+    """Holds a folder inside the block, and makes it if it does not exist.
 
     Args:
         folder: Path, local or remote.
-        clock: Has `monotonic` and `sleep`, by which another holder is watched.
+        clock: Has `monotonic` and `sleep`, used to watch another holder.
 
     Yields:
-        A function to call before anything is written: it raises `HeldError`
-        if the folder was taken by another program meanwhile.
+        A function to call before anything is written. It raises `HeldError`
+        if another program has taken the folder in the meantime.
 
     Raises:
         HeldError: If another program holds the folder.
@@ -89,7 +89,7 @@ def hold(
         with _hold_file(f"{folder}/{NAME}") as check:
             yield check
     finally:
-        # Of a run that ended before it wrote anything nothing is left.
+        # A run that ended before it wrote anything leaves no empty folders.
         with contextlib.suppress(OSError):
             for path in made:
                 os.rmdir(path)
@@ -113,7 +113,7 @@ def _open_locked(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its holder may have removed the file since it was opened.
+            # The holder may have removed the file since we opened it.
             if os.path.exists(path) and os.path.samestat(
                 os.fstat(descriptor), os.stat(path)
             ):
@@ -151,7 +151,7 @@ def _hold_object(path, clock):
                     lost.set()
                     return
                 files.write_text(path, _describe(own))
-            except Exception as error:  # The network may come back.
+            except Exception as error:  # The network may recover.
                 _logger.warning("%s cannot be written: %s", path, error)
 
     check()
@@ -170,7 +170,7 @@ def _hold_object(path, clock):
 def _wait_until_dead(path, found, clock):
     """Returns when the object's writer is dead; raises if it is alive."""
     _logger.warning(
-        "%s is there (%s); it is watched for %.0f seconds, to see whether its "
+        "%s exists (%s); watching it for %.0f seconds to see whether its "
         "writer is alive.",
         path,
         found.strip(),
@@ -184,7 +184,7 @@ def _wait_until_dead(path, found, clock):
             return
         if now != found:
             raise HeldError(path, now)
-    _logger.warning("%s: its writer is dead; taken over.", path)
+    _logger.warning("%s: its writer is dead; taking over.", path)
 
 
 def _describe(owner):
@@ -193,20 +193,20 @@ def _describe(owner):
         "pid": os.getpid(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "owner": owner,
-        # Differs at every beat, within one second too.
+        # Differs at every beat, even within one second.
         "beat": time.monotonic_ns(),
     }
     return json.dumps(values) + "\n"
 
 
 def _read(path):
-    # Here, for its error: a lock on a local disk needs no TensorFlow.
+    # Imported here for its error: a lock on a local disk needs no TensorFlow.
     import tensorflow as tf
 
     try:
         return files.read_text(path)
     except (ValueError, tf.errors.NotFoundError):
-        # There is none, or it was removed in this moment.
+        # There is no such object, or it has just been removed.
         return None
 
 

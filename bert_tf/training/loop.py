@@ -24,37 +24,37 @@ from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.compilation import Compilation
 
-# Most steps in a row that are passed over to find a scale of the loss for
-# float16: from 2**15 on, the first, down to 2**-15.
+# Most steps in a row that are skipped to find a loss scale for float16, from
+# the initial 2**15 down to 2**-15.
 _LOSS_SCALE_STEPS = 30
 SUMMARY_FILE = "summary.json"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How a run goes.
+    """The settings of the training loop.
 
     Args:
         num_train_steps: Number of the last step.
         train_batch_size: Examples a step, over all replicas.
         save_checkpoints_steps: Steps from one checkpoint to the next; the
             first one of a run comes within a minute.
-        iterations_per_loop: Most steps from one line of the log to the next;
-            there is one at least every 30 seconds.
-        gradient_accumulation_steps: Parts in which a replica goes through its
-            share of the batch: the memory of one part's activations, and one
-            step of the optimizer.
-        skip_nonfinite_steps: Most steps in a row to pass over because their
-            gradient is not finite; 0 for none, then the first one ends the
-            run.
+        iterations_per_loop: Most steps from one log line to the next; there
+            is a line at least every 30 seconds.
+        gradient_accumulation_steps: Number of parts in which a replica
+            processes its share of the batch. Memory holds the activations of
+            one part; the optimizer makes one step.
+        skip_nonfinite_steps: Most steps in a row to skip because their
+            gradient is not finite. With 0 the first such step ends the run.
         profile_steps: None, or (first, last): steps first to last - 1 are
-            profiled, for TensorBoard.
-        flops_per_example: Floating-point operations of an example's step, if
-            known; see `health.flops_per_example`.
-        peak_flops: The most that a device can do in a second, if known.
-        seed: Of the dropout masks.
-        compilation: What of the step is compiled with XLA; see
-            `step.compile_steps`. `fit` does not ask.
+            profiled for TensorBoard.
+        flops_per_example: Floating-point operations of a training step per
+            example, if known; see `health.flops_per_example`.
+        peak_flops: The most operations that a device can do in a second, if
+            known.
+        seed: Seed of the dropout masks.
+        compilation: Which part of the step XLA compiles; see
+            `step.compile_steps`. `fit` ignores it.
     """
 
     num_train_steps: int
@@ -113,11 +113,11 @@ def train(
 ) -> list[dict[str, float]]:
     """Trains from the state's step to `config.num_train_steps`.
 
-    Every `iterations_per_loop` steps, and every 30 seconds, a line is logged
-    and TensorBoard summaries are written into the state's folder; a checkpoint
-    is saved every `save_checkpoints_steps` and at the end, and in a new run
-    after half a minute. On a terminal and in a notebook a bar shows how far
-    the run is, in the place of the lines that the clock asks for.
+    Every `iterations_per_loop` steps, and every 30 seconds, it logs a line and
+    writes TensorBoard summaries into the state's folder. It saves a checkpoint
+    every `save_checkpoints_steps` steps, at the end, and in a new run after
+    half a minute. On a terminal and in a notebook, a progress bar replaces the
+    lines of every 30 seconds.
 
     Args:
         state: A `TrainingState`, restored or new, made in the strategy's
@@ -126,32 +126,32 @@ def train(
         source: A source of batches.
         config: A `TrainingConfig`.
         strategy: The `tf.distribute.Strategy`.
-        on_save: If given, called after each checkpoint, without arguments, on
+        on_save: If given, called without arguments after each checkpoint, on
             the one host that writes.
-        before_save: If given, called before each checkpoint that the steps
-            ask for, without arguments, on all hosts: there is time for an
-            evaluation.
+        before_save: If given, called without arguments on all hosts before
+            each checkpoint that is due by its step, e.g. for an evaluation. It
+            is not called before those that the clock or a signal asks for.
         end: The step to stop at; None for the last.
-        history: A list that what is logged is appended to, so that it is
-            there when training stops; None for a new one.
-        compiled: What `step.compile_steps` returned of the state, the
-            objective and the config, to train on without tracing the step
-            again; None to compile it.
+        history: A list to append the reports to, so that they are not lost if
+            training stops with an error; None for a new list.
+        compiled: What `step.compile_steps` returned for the state, the
+            objective and the config. It avoids tracing the step again. None
+            to compile it here.
 
     Returns:
-        What was logged: a list of {name: float}, with `step` in each. Loss
-        terms, learning rate and gradient norm are means over the steps,
-        metrics are over their examples. `padding` is the share of places that
-        hold no token; `tokens_per_second` counts those that do;
-        `update_ratio` is the norm of the last measured step's change over
-        that of the weights; `input_share` is the part of the time that went
-        by waiting for batches. The same goes to the log, to TensorBoard, and
-        with more into summary.json of the output directory.
+        The reports that were logged: a list of {name: float}, with `step` in
+        each. Loss terms, learning rate and gradient norm are means over the
+        steps; metrics are means over their examples. `padding` is the share of
+        positions that hold no token; `tokens_per_second` counts the others.
+        `update_ratio` is the norm of the last measured update divided by the
+        norm of the weights. `input_share` is the share of the time spent
+        waiting for batches. The reports also go to the log, to TensorBoard
+        and, with more, into summary.json in the output directory.
 
     Raises:
-        health.NotFiniteError: If a loss or a gradient is not finite, and the
-            step is not one to be passed over; the message names it. The state
-            of that step is not saved.
+        health.NotFiniteError: If a loss or a gradient is not finite and the
+            step may not be skipped; the message names it. The state of that
+            step is not saved.
         preemption.PreemptedError: After SIGTERM or Ctrl-C, when the state has
             been saved.
         ValueError: If the input is damaged or does not suit the model, or
@@ -161,11 +161,11 @@ def train(
         history = []
     if end is None:
         end = config.num_train_steps
-    # Before anything in which workers of unequal steps would part.
+    # First of all: workers at different steps would take different branches.
     state.check_workers(strategy)
     if state.step >= end:
         logging.info("Step %d of %d: nothing left to train.", state.step, end)
-        # The run may have ended in its last save, or before this call.
+        # The run may have been killed during its last save or before `on_save`.
         if strategies.is_chief(strategy):
             state.prune()
             if on_save is not None:
@@ -178,7 +178,7 @@ def train(
         state.optimizer, "inner_optimizer", state.optimizer
     )
     num_skipped = config.skip_nonfinite_steps
-    if inner_optimizer is not state.optimizer:  # The loss has a scale.
+    if inner_optimizer is not state.optimizer:  # The loss is scaled.
         num_skipped = max(num_skipped, _LOSS_SCALE_STEPS)
     inner_optimizer.skip_nonfinite = num_skipped > 0
     run_steps, waiting_since = compiled or step_lib.compile_steps(
@@ -190,7 +190,7 @@ def train(
         config.compilation,
     )
     watch = health.Health(num_skipped)
-    # What cannot be read is told before anything is written.
+    # Unreadable input is reported before anything is written.
     paths = getattr(source, "paths", ())
     with errors.clear_errors(paths):
         batches = strategy.distribute_datasets_from_function(
@@ -222,9 +222,9 @@ def train(
 
 
 class _Run:
-    """The loop of one call of `train`: what it makes, tells and saves.
+    """The loop of one call of `train`: it makes steps, reports and saves.
 
-    All hosts do the same in it, for they agree on what clocks and signals say.
+    All hosts do the same, because they agree on what clocks and signals say.
     """
 
     def __init__(
@@ -234,31 +234,32 @@ class _Run:
         self._end, self._watch, self._told_to_stop = end, watch, told_to_stop
         self._flush, self._bar = flush, bar
         self._is_chief = strategies.is_chief(strategy)
-        # Hosts that are told to stop at different times must stop at one step.
+        # Hosts may be told to stop at different times, but must stop at the
+        # same step.
         self._agree = strategies.make_agreement(strategy)
         self._timer = progress.Timer()
         self._line = progress_bar.Interval(progress.SECONDS_PER_REPORT)
-        # A new run shows soon that it can save.
+        # A new run saves early, to show that it can.
         self._is_new = state.step == 0
         self._first_save = progress_bar.Interval(progress.SECONDS_PER_REPORT)
         self._saved_step = None
-        # The next report or checkpoint.
+        # The step of the next report or checkpoint.
         self._stop = state.step
-        # Whether told to stop, and whether the clock asked for the last line.
+        # Whether told to stop, and whether the last line was due by the clock.
         self._stops = self._is_by_clock = False
 
     def make_steps(self, run_steps, iterator):
-        """Returns what the steps to the next line or checkpoint gave."""
+        """Makes the steps to the next line or checkpoint; returns results."""
         state, config = self._state, self._config
         steps: list[health.StepResults] = []
         if state.step == self._stop:
             self._stop += _steps_to_next_stop(state.step, config, self._end)
-        # A profile is of all its steps.
+        # A profile must cover all its steps.
         may_break = not _is_profiled(state.step, config)
         self._is_by_clock = False
         with _profiler(state, config, self._is_chief):
             while state.step < self._stop:
-                # No steps: by the clock of the first host a line is due.
+                # 0 steps mean that a line is due by the first host's clock.
                 count = self._timer.steps_of_next_call(self._stop - state.step)
                 if (
                     may_break
@@ -289,7 +290,7 @@ class _Run:
         return steps
 
     def report(self, steps, history):
-        """Tells what is logged of steps, and adds it to the history."""
+        """Reports on the steps, and adds the report to the history."""
         config = self._config
         report = _report(
             self._state, steps, self._timer, config, self._strategy
@@ -306,7 +307,7 @@ class _Run:
         self._line.restart()
 
     def save_if_due(self, on_save, before_save):
-        """Saves a checkpoint where one is due, or the run is to stop."""
+        """Saves a checkpoint if one is due or the run is to stop."""
         state = self._state
         is_due = (
             state.step >= self._end
@@ -318,7 +319,7 @@ class _Run:
         is_wanted = is_due or is_first or self._stops
         if not is_wanted or state.step == self._saved_step:
             return
-        # Told to stop, there may not be time.
+        # When told to stop, there may not be enough time.
         if before_save is not None and is_due and not self._stops:
             before_save()
         if self._is_chief:
@@ -327,7 +328,7 @@ class _Run:
             self._flush()
             if on_save is not None:
                 on_save()
-        # A host that left would end the others in their writing.
+        # If a host left now, the others would be killed while they write.
         self._agree(False, 0)
         self._saved_step = state.step
         self._timer.restart()
@@ -335,7 +336,8 @@ class _Run:
     def stop_if_told(self):
         """Raises `preemption.PreemptedError` if the run is to stop."""
         num_steps = self._config.num_train_steps
-        # At the last of these steps, or while it was saved, too.
+        # The signal may have come in the last of these steps, or while it was
+        # being saved.
         if not self._stops and self._end <= self._state.step < num_steps:
             self._stops, _ = self._agree(self._told_to_stop.is_set(), 0)
         if self._stops:
@@ -347,7 +349,7 @@ class _Run:
 def check_batch_size(
     config: TrainingConfig, strategy: tf.distribute.Strategy
 ) -> None:
-    """Raises `ValueError` if a batch has not as many examples in every part."""
+    """Raises `ValueError` if a batch cannot be split into equal parts."""
     num_parts = (
         strategy.num_replicas_in_sync * config.gradient_accumulation_steps
     )
@@ -361,7 +363,7 @@ def check_batch_size(
 
 
 def _steps_to_next_stop(step, config, end):
-    """Returns how many steps there are to the next report or checkpoint."""
+    """Returns the number of steps to the next report or checkpoint."""
     every = config.save_checkpoints_steps
     return min(
         config.iterations_per_loop,
@@ -377,7 +379,7 @@ def _is_profiled(step, config):
 
 
 def _profiler(state, config, is_chief):
-    """Returns the context of the next steps: a profile is taken, or not."""
+    """Returns the context of the next steps, with a profile if one is due."""
     if is_chief and _is_profiled(state.step, config):
         logging.info("Profiling from step %d on.", state.step)
         return tf.profiler.experimental.Profile(state.folder)
@@ -385,13 +387,14 @@ def _profiler(state, config, is_chief):
 
 
 def _report(state, steps, timer, config, strategy):
-    """Returns what is logged of the steps since the last report."""
+    """Returns the report on the steps since the last one."""
     report = {"step": state.step, **progress.summarize(steps)}
     weights = [
         tf.cast(tf.convert_to_tensor(variable), tf.float32)
         for variable in state.model.trainable_variables
     ]
-    del report["update_norm"]  # The mean: few steps were measured.
+    # This mean is meaningless: only a few steps were measured.
+    del report["update_norm"]
     measured = [
         norm for step in steps if (norm := step["values"]["update_norm"])
     ]
@@ -413,7 +416,7 @@ def _report(state, steps, timer, config, strategy):
 
 
 def _write_summary(state, report, watch, config):
-    """Writes where the run stands for other programs: summary.json."""
+    """Writes summary.json, which tells other programs where the run stands."""
     left = config.num_train_steps - state.step
     summary = report | {
         "num_train_steps": config.num_train_steps,

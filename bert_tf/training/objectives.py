@@ -1,4 +1,4 @@
-"""What a pre-training trains and saves, by its objective."""
+"""What each pre-training objective trains and saves."""
 
 import dataclasses
 import os
@@ -32,29 +32,29 @@ from bert_tf.training.options import REPLACED_TOKENS
 from bert_tf.training.options import Options
 from bert_tf.training.output_folder import GENERATOR_FOLDER
 
-# ELECTRA's (Clark et al. 2020, table 6), of small and large.
+# ELECTRA-Small's and -Large's (Clark et al. 2020, table 6).
 _GENERATOR_SIZE = 0.25
 _DISCRIMINATOR_WEIGHT = 50.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pretraining:
-    """A model in training, and the models that are in it.
+    """A model to train, and the models inside it that are saved.
 
     Args:
-        model: What is trained.
+        model: The model to train.
         objective: Its `Objective`.
-        saved: {folder inside the output directory, "" for that itself: the
-            model that is saved there}, in the order of writing.
-        description: What tells its weights from those of other objectives, in
-            train/model.json.
-        settings: What else they are a function of.
+        saved: {folder: model saved there}, in the order of writing. The folder
+            is inside the output directory; "" is the output directory itself.
+        description: Entries of train/model.json that distinguish its weights
+            from those of other objectives.
+        settings: Other settings that determine the weights.
         flops_per_example: Function of the length and the number of
-            predictions; None where it is not known.
-        begin: Gives the model its weights where the training is new and has
-            no checkpoint; None for new weights.
-        of_origin: Makes of what the model card tells of any training what it
-            tells of this one.
+            predictions; None if it is not known.
+        begin: Sets the weights of a new training that has no checkpoint; None
+            to leave them as they were initialised.
+        of_origin: Takes the general `Origin` for the model card and returns
+            that of this training.
     """
 
     model: keras.Model
@@ -69,22 +69,22 @@ class Pretraining:
     )
 
     def rematerialize(self) -> None:
-        """Lets training forget the blocks' activations and make them again."""
+        """Makes training forget and recompute the blocks' activations."""
         for model in self.saved.values():
             rematerialization.rematerialize(_encoder_of(model))
 
     def load_weights(self, path: str) -> list[str]:
-        """Fills the models with those of a folder.
+        """Loads the weights of the models from a folder.
 
-        What is not saved, SpanBERT's head, stays as it is.
+        A part that is not saved, SpanBERT's head, stays as it is.
 
         Returns:
-            Of what the objectives are of, the heads (of `parts`) that the
-            folder has nothing of; they are new.
+            The masked-LM and discriminator heads (names from `parts`) of which
+            the folder has nothing; their weights are new.
 
         Raises:
-            ValueError: As of `checkpoints.load_weights`; or if two models do
-                not have the same embeddings, though they share them.
+            ValueError: As for `checkpoints.load_weights`, or if the folder has
+                different embeddings for two models that share theirs.
         """
         loaded: dict[int, np.ndarray] = {}
         entries: list[report.CoverageEntry] = []
@@ -98,7 +98,7 @@ class Pretraining:
                     name = weight.path.rpartition("embeddings/")[2]
                     raise ValueError(
                         f"{path}: generator and discriminator must share "
-                        f"their embeddings. Received: other {name} in the "
+                        f"their embeddings. Received: different {name} in the "
                         f"folder {GENERATOR_FOLDER}."
                     )
         new = {each.part for each in entries if each.status == report.NEW}
@@ -108,7 +108,7 @@ class Pretraining:
     def save(
         self, folder: str, start: StartingPoint, origin: model_card.Origin
     ) -> None:
-        """Writes the model folders, each whole or not at all."""
+        """Writes the model folders, each completely or not at all."""
         origin = self.of_origin(origin)
         for name, model in self.saved.items():
             checkpoints.save(
@@ -125,17 +125,17 @@ def _encoder_of(model):
 
 
 def name_of(config: Any) -> str:
-    """Returns what a model card calls a model, e.g. bert L-4_H-256."""
+    """Returns the name of a model in its card, e.g. bert L-4_H-256."""
     size = f"L-{config.num_hidden_layers}_H-{config.hidden_size}"
     return f"{config.model_type} {size}"
 
 
 def make(options: Options, start: StartingPoint, policy: str) -> Pretraining:
-    """Makes the model of an objective, in the strategy's scope.
+    """Makes the model of an objective; call it in the strategy's scope.
 
     Args:
         options: The `Options`.
-        start: Where it begins.
+        start: The `StartingPoint`.
         policy: The name of the Keras dtype policy.
 
     Raises:
@@ -166,7 +166,7 @@ def make(options: Options, start: StartingPoint, policy: str) -> Pretraining:
             saved={"": model.pretrainer},
             description={"span_boundary_objective": True},
             settings={},
-            # Its predictions are as dear as the others'.
+            # The second prediction of a token costs as much as the first.
             flops_per_example=lambda length, num_predictions: flops_per_example(
                 length, 2 * num_predictions
             ),
@@ -197,7 +197,7 @@ def _replaced_tokens(options, start, policy):
     return Pretraining(
         model=model,
         objective=objectives.replaced_tokens(weight),
-        # Readers look for the discriminator, the last.
+        # The discriminator is written last: readers look for it.
         saved={GENERATOR_FOLDER: model.generator, "": model.discriminator},
         description={
             "objective": REPLACED_TOKENS,
@@ -216,7 +216,7 @@ def _replaced_tokens(options, start, policy):
 
 
 def _generator_config(options, start):
-    """Returns that of the checkpoint's generator, or of one of a size."""
+    """Returns the checkpoint's generator config, or one of the wanted size."""
     size = options.generator_size or _GENERATOR_SIZE
     if start.init_checkpoint is None:
         return generator_config(start.config, size)
@@ -241,8 +241,8 @@ def _generator_config(options, start):
 
 
 def _inside(path, folder):
-    """Returns the path of a folder inside a checkpoint's, "" for that itself.
+    """Returns the path of a folder in a checkpoint; "" gives `path` itself.
 
-    A name of the Hub, or the beginning of Google's files, stays as it is.
+    Then a Hub name, or the prefix of Google's files, stays as it is.
     """
     return os.path.join(hub.local_path(path), folder) if folder else path

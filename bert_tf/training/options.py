@@ -1,4 +1,4 @@
-"""What a training is told: what flags are made of, without TensorFlow."""
+"""Options of pre-training, from which its flags are made; no TensorFlow."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Phase:
     """A part of a training.
 
     Args:
-        max_seq_length: Tokens of a record; None for what its manifest tells.
+        max_seq_length: Tokens of a record; None for the manifest's value.
         num_steps: Steps of the phase.
         train_batch_size: Examples a step, over all devices.
     """
@@ -40,7 +40,7 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
         A tuple of `Phase`.
 
     Raises:
-        ValueError: If the text is none of phases.
+        ValueError: If the text does not describe phases.
     """
     phases = []
     for part in text.split(","):
@@ -66,11 +66,11 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a pre-training goes.
+    """The options of a pre-training.
 
     Args:
         phases: The `Phase`s, one after the other.
-        input_files: Globs of the records of each phase, comma-separated.
+        input_files: For each phase, the globs of its records, comma-separated.
         profile_steps: None, or (first, last) as in `loop.TrainingConfig`.
         **others: The fields below, as the help of their flags describes them.
 
@@ -88,7 +88,7 @@ class Options:
     )
     eval_input_file: str | None = described.option(
         None,
-        "With --do_eval: record files to evaluate on, as --input_file. "
+        "With --do_eval: record files to evaluate on, as for --input_file. "
         "Default: those of the training, or of its last phase.",
     )
     init_checkpoint: str | None = described.option(
@@ -100,20 +100,22 @@ class Options:
     attention: str | None = described.option(
         None,
         "left_to_right: a token sees only itself and those before it, and "
-        "every next token is predicted in place of the masked ones and the "
+        "every next token is predicted instead of the masked ones and the "
         "next sentence (the paper's LTR ablation, section 5.1), from records "
-        "of any kind; so many predictions take more memory. The log's "
-        "masked_lm_loss is then of the next tokens, and the model folder says "
-        "is_decoder. Default: as the configuration says, or bidirectional.",
+        "of any kind. This many predictions take more memory. The log's "
+        "masked_lm_loss is then the loss of the next tokens, and the "
+        "configuration has is_decoder. Default: as the configuration says, or "
+        "bidirectional.",
         choices=ATTENTION,
     )
     objective: str = described.option(
         "masked_tokens",
-        "masked_tokens: masked tokens, and the pairs that the records have "
-        "labels of. replaced_tokens: ELECTRA, from records of any kind. A "
-        "small generator predicts the masked tokens, and a discriminator, "
-        "which is the model, tells which tokens of its samples are replaced. "
-        "The generator's folder is generator in --output_dir.",
+        "masked_tokens: predict masked tokens, and the label of each sentence "
+        "pair if the records have one. replaced_tokens: ELECTRA, from records "
+        "of any kind. A small generator predicts the masked tokens, and a "
+        "discriminator, which is the model, tells which tokens were replaced "
+        "by the generator's samples. The generator is saved in the folder "
+        "generator of --output_dir.",
         choices=OBJECTIVES,
     )
     generator_size: float | None = described.option(
@@ -133,26 +135,26 @@ class Options:
         "Predict tokens of masked spans also from the two tokens around the "
         "span (SpanBERT), from records of any kind; those of "
         "create_pretraining_data --do_span_mask have SpanBERT's spans. The "
-        "head for it is in train/ alone.",
+        "head for it is saved only in train/, not in the model.",
     )
     input_shares: int | None = described.option(
         None,
-        "Parts of a batch, each with its own share of the records, so that a "
-        "host reads its own alone. The same number gives the same batches on "
-        "one host and on several. 1: each host reads all. Default: the number "
-        "of hosts.",
+        "Number of parts of a batch, each with its own share of the records, "
+        "so that a host reads only its own. The same number gives the same "
+        "batches on one host and on several. 1: each host reads all records. "
+        "Default: the number of hosts.",
         described.POSITIVE,
     )
     tf_data_service: Sequence[str] = described.option(
         (),
         "grpc://host:port of machines where data/serve_input.py runs, "
-        "comma-separated: they make the training batches, the same ones. "
-        "Default: made here.",
+        "comma-separated. They make the training batches, which stay the "
+        "same. Default: made here.",
     )
     max_predictions_per_seq: int | None = described.option(
         None,
-        "Most masked tokens of a record. Default: what the records' manifest "
-        "tells, or 20.",
+        "Most masked tokens of a record. Default: as in the records' "
+        "manifest, or 20.",
         described.POSITIVE,
     )
     do_train: bool = described.option(False, "Whether to train.")
@@ -161,21 +163,22 @@ class Options:
     )
     gradient_accumulation_steps: int = described.option(
         1,
-        "Parts in which a device goes through its share of the batch: the "
-        "memory of one part, and one step of the optimizer.",
+        "Number of parts in which a device processes its share of the batch. "
+        "It needs the memory of one part; the optimizer makes one step.",
         described.POSITIVE,
     )
     rematerialize: bool = described.option(
         False,
         "Compute the blocks a second time for the gradient instead of keeping "
-        "their activations: long sequences in less memory, in more time.",
+        "their activations. Saves memory with long sequences, and takes more "
+        "time.",
     )
     jit_compile: bool | str = described.option(
         "auto",
         "true: compile the step with XLA, which takes seconds to minutes "
-        "before the first one. auto: parts of it, on a CPU; none of it on a "
-        "GPU, since none has shown yet what it gives. A TPU compiles every "
-        "step.",
+        "before the first step. auto: compile parts of it on a CPU, and "
+        "nothing on a GPU, where the gain has not been measured. A TPU "
+        "compiles every step.",
         choices=JIT_COMPILE,
     )
     eval_batch_size: int = described.option(
@@ -190,7 +193,7 @@ class Options:
     )
     num_warmup_steps: int = described.option(
         10_000,
-        "Steps in which the learning rate rises, fewer than there are in all.",
+        "Steps in which the learning rate rises; must be fewer than all steps.",
         described.NOT_NEGATIVE,
     )
     learning_rate_decay: str = described.option(
@@ -205,11 +208,11 @@ class Options:
         True,
         "Count the decay from step 0, as google-research/bert does: the rate "
         "drops where the warmup ends. --nolearning_rate_drop counts it from "
-        "there.",
+        "the end of the warmup.",
     )
     optimizer: str = described.option(
         "bert",
-        "bert: Adam with weight decay, as google-research/bert's; lamb: for "
+        "bert: Adam with weight decay, as in google-research/bert; lamb: for "
         "batches of thousands.",
         choices=OPTIMIZERS,
     )
@@ -218,31 +221,31 @@ class Options:
     )
     adam_beta_2: float = described.option(
         0.999,
-        "Decay rate of Adam's second moments; 0.98 of RoBERTa's.",
+        "Decay rate of Adam's second moments; RoBERTa uses 0.98.",
         described.Range("in [0, 1)", lambda value: 0 <= value < 1),
     )
     adam_epsilon: float = described.option(
         1e-6,
-        "What Adam adds to the roots of its second moments; 1e-8 of "
-        "SpanBERT's.",
+        "What Adam adds to the roots of its second moments; SpanBERT uses "
+        "1e-8.",
         described.POSITIVE,
     )
     clip_norm: float = described.option(
         1.0,
-        "Largest norm of all gradients together; 0 for no clipping, as "
+        "Largest norm of all gradients together; 0 for no clipping, as in "
         "RoBERTa.",
         described.NOT_NEGATIVE,
     )
     bias_correction: bool | None = described.option(
         None,
         "Correct the bias of Adam's moments, as fairseq does for RoBERTa and "
-        "SpanBERT. Default: of lamb alone.",
+        "SpanBERT. Default: only for lamb.",
     )
     layerwise_learning_rate_decay: float = described.option(
         1.0,
-        "Share of its learning rate that a layer hands down to the one below: "
-        "of K blocks number k, from 0, has it to the power of K - k, the "
-        "embeddings to the power of K + 1. For training that continues from "
+        "Factor of the learning rate from each layer to the one below. Of K "
+        "blocks, block k (from 0) has it to the power of K - k, the embeddings "
+        "to the power of K + 1. For training that continues from "
         "--init_checkpoint.",
         described.LAYER_SHARE,
     )
@@ -262,8 +265,8 @@ class Options:
     )
     iterations_per_loop: int = described.option(
         1000,
-        "Most steps from one line of the log to the next; there is one at "
-        "least every 30 seconds.",
+        "Most steps from one log line to the next; there is a line at least "
+        "every 30 seconds.",
         described.POSITIVE,
     )
     max_eval_steps: int = described.option(
@@ -271,15 +274,15 @@ class Options:
     )
     skip_nonfinite_steps: int = described.option(
         0,
-        "Pass over a step whose gradient is not finite, so many in a row at "
-        "most. Default: stop at the first.",
+        "Skip steps whose gradient is not finite, at most this many in a row. "
+        "Default: stop at the first.",
         described.NOT_NEGATIVE,
     )
     peak_tflops: float | None = described.option(
         None,
-        "What a device can do at most, in 10**12 operations a second, for the "
-        "model FLOPs utilisation; of the chips' documentation, in bfloat16: "
-        "TPU v2 core 22.5, v3 core 61.5, v4 275, v5e 197, v5p 459, v6e 918.",
+        "Peak of a device in 10**12 operations a second, for the model FLOPs "
+        "utilisation. In bfloat16, by the chips' documentation: TPU v2 core "
+        "22.5, v3 core 61.5, v4 275, v5e 197, v5p 459, v6e 918.",
         described.POSITIVE,
     )
     random_seed: int = described.option(
@@ -349,8 +352,8 @@ class Options:
                 )
         if self.replaces_tokens and self.span_boundary_objective:
             raise ValueError(
-                f"--span_boundary_objective must not come with {electra}: the "
-                "one is of masked tokens. Received: both."
+                f"--span_boundary_objective must not come with {electra}: it "
+                "predicts masked tokens. Received: both."
             )
         if self.attention == "left_to_right":
             for flag, is_given in (
@@ -365,12 +368,12 @@ class Options:
         if self.span_boundary_objective and not self.do_train:
             raise ValueError(
                 "--span_boundary_objective needs --do_train: its head is in no "
-                "model folder, to be evaluated alone. Received: "
+                "model folder, so it cannot be evaluated alone. Received: "
                 "--do_train=false."
             )
 
     def _check_warmup(self):
-        # One that an older release began goes on as it was.
+        # A training that an older release began may be resumed as it was.
         if (
             self.num_warmup_steps < self.num_train_steps
             or output_folder.holds_training(self.output_dir)

@@ -1,4 +1,4 @@
-"""What a training's folder holds before it begins; no TensorFlow."""
+"""What a training's folder holds before training begins; no TensorFlow."""
 
 import os
 
@@ -10,17 +10,17 @@ from bert_tf.checkpoints import hub
 FOLDER = "train"
 # ELECTRA's generator, in the folder of its discriminator.
 GENERATOR_FOLDER = "generator"
-# There once a user has saved a model in the place of the training's.
+# Exists once a user has replaced the training's model.
 _SAVED_FILE = f"{FOLDER}/model_saved.txt"
 
 
 def check(output_dir: str) -> None:
-    """Raises `ValueError` if training there would lose another's model."""
+    """Raises `ValueError` if training there would replace another model."""
     path = os.path.join(output_dir, _SAVED_FILE)
     if files.exists(path):
         raise ValueError(
             f"--output_dir={output_dir} holds a model that was saved there "
-            "after the training, which would replace it. Choose another "
+            "after the training. Resuming would replace it. Choose another "
             "output directory, and give the model as --init_checkpoint to "
             f"begin with it; or remove {path} to resume the training."
         )
@@ -38,9 +38,9 @@ def holds_training(output_dir: str) -> bool:
 
 
 def note_saved(output_dir: str) -> None:
-    """Notes that the model there is a user's now, where a training began.
+    """Notes, if a training began there, that a user has replaced its model.
 
-    `check` then refuses to resume that, which would replace the model.
+    `check` then refuses to resume it, which would replace the user's model.
     """
     if holds_training(output_dir):
         files.write_text(
@@ -54,8 +54,8 @@ def trained_model(output_dir: str, init_checkpoint: str | None) -> str:
 
     Raises:
         ValueError: If there is neither a model in the output directory nor a
-            checkpoint, or a training there has not come to its first model:
-            the checkpoint's answers would be taken for those of that.
+            checkpoint. Also if a training there has not written its first
+            model yet: the checkpoint's answers would be taken for that model's.
     """
     if _holds_model(output_dir):
         return output_dir

@@ -1,4 +1,4 @@
-"""Phases of a pre-training: lengths and batches that change on the way.
+"""Phases of a pre-training: lengths and batch sizes change between them.
 
 BERT's paper (arXiv 1810.04805, appendix A.2) trains nine tenths of the steps
 at 128 tokens and the rest at 512.
@@ -37,17 +37,18 @@ def train(
 ) -> list[dict[str, float]]:
     """Trains through all phases, from the state's step on.
 
-    A phase begins with the first example of its source, or, where that is the
-    one of the phase before, the same object, with the next: a second phase
-    would else learn the rows and masks of the first once more. Either way a
-    run that goes on across the boundary equals an unbroken one.
+    A phase begins with the first example of its source. If it has the same
+    source (the same object) as the phase before, it begins with the next
+    example instead, so as not to repeat the rows and masks of that phase.
+    Either way, a run that is resumed across the boundary equals an
+    uninterrupted one.
 
     Args:
-        phases: The `Phase`s; the others are as of `loop.train`.
-        configs: A `loop.TrainingConfig` for each, of one seed, one number of
-            accumulation steps and one `compilation`. Their number of train
-            steps and their batch size are set here.
-        sources: A source of batches for each.
+        phases: The `Phase`s; the other arguments are as for `loop.train`.
+        configs: A `loop.TrainingConfig` for each phase, all with the same
+            seed, number of accumulation steps and `compilation`. Their number
+            of train steps and their batch size are set here.
+        sources: A source of batches for each phase.
 
     Returns, raises:
         As `loop.train`.
@@ -63,14 +64,14 @@ def train(
         )
         for phase, end, config in zip(phases, ends, configs, strict=True)
     ]
-    # Now, not when its turn comes: that may be after weeks.
+    # Check every phase now: its turn may come only after weeks.
     for number, (config, source) in enumerate(
         zip(configs, sources, strict=True), 1
     ):
         if state.step < config.num_train_steps:
             place = f"Phase {number} of {len(phases)}: " if last else ""
             _check(config, source, strategy, place)
-    # Traced once for all phases whose batches have one form.
+    # The step is traced once for all phases whose batches have the same form.
     compiled = step_lib.compile_steps(
         state.model,
         objective,
@@ -79,7 +80,7 @@ def train(
         configs[0].seed,
         configs[0].compilation,
     )
-    # Over all of them: the signal may come while one ends.
+    # Around all phases: the signal may come between two of them.
     with preemption.stop_noted():
         for number, (phase, config, source) in enumerate(
             zip(phases, configs, sources, strict=True)
@@ -113,7 +114,7 @@ def train(
 
 
 def _check(config, source, strategy, place):
-    """Raises `ValueError` if a phase cannot be trained in its batches."""
+    """Raises `ValueError` if a phase's batches cannot be made."""
     try:
         loop.check_batch_size(config, strategy)
         if isinstance(source, RecordSource):

@@ -14,7 +14,7 @@ from absl import logging
 from bert_tf import program
 
 # A program that was told to stop and has saved its state exits with this
-# code: sysexits.h's EX_TEMPFAIL, "try again". Run again, it goes on.
+# code: EX_TEMPFAIL of sysexits.h, "try again". Rerun the program to resume.
 PREEMPTED_EXIT_CODE = 75
 
 
@@ -23,9 +23,9 @@ class PreemptedError(Exception):
 
 
 class Stop:
-    """What a run is told, and a signal handler that notes it.
+    """A signal handler that notes that a run is told to stop.
 
-    As a string it is who told it: SIGTERM, Ctrl-C, or another worker.
+    As a string it says who told it: SIGTERM, Ctrl-C, or another worker.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Stop:
         del frame
         self._signal = self._signal or number
         if number == signal.SIGINT:
-            # A second one does what it would have done.
+            # A second Ctrl-C acts as it would have without us.
             signal.signal(number, self.before[number])
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Stop:
 
 
 def stopped(stop: Stop, step: int, num_train_steps: int) -> PreemptedError:
-    """Returns what a run raises that was told to stop, and has saved."""
+    """Returns the error for a run that was told to stop and has saved."""
     return PreemptedError(
         f"Stopped by {stop}; step {step} of {num_train_steps} is saved."
     )
@@ -57,11 +57,11 @@ def stopped(stop: Stop, step: int, num_train_steps: int) -> PreemptedError:
 
 @contextlib.contextmanager
 def stop_noted() -> Iterator[Stop]:
-    """Yields a `Stop` that notes SIGTERM, and the first Ctrl-C (SIGINT).
+    """Yields a `Stop` that notes SIGTERM and the first Ctrl-C (SIGINT).
 
-    Inside another such block it is that block's.
+    Inside another such block, it yields that block's `Stop`.
     """
-    # Python allows signal handlers in the main thread alone.
+    # Python allows signal handlers only in the main thread.
     if threading.current_thread() is not threading.main_thread():
         yield Stop()
         return
@@ -75,7 +75,7 @@ def stop_noted() -> Iterator[Stop]:
         return
     stop = Stop()
     for number, handler in handlers.items():
-        # A process in the background is to ignore Ctrl-C.
+        # A background process is started with Ctrl-C ignored.
         if handler not in (signal.SIG_IGN, None):
             stop.before[number] = handler
             signal.signal(number, stop)
@@ -91,9 +91,10 @@ def stop_noted() -> Iterator[Stop]:
 def _ctrl_c_answered(stop):
     """Answers Ctrl-C at once, even while TensorFlow makes steps.
 
-    Python calls its handlers between two calls into TensorFlow, each of which
-    takes seconds. A thread is told by the system itself: it tells the user,
-    and a second Ctrl-C ends the process if it would do so without us.
+    Python calls its handlers only between two calls into TensorFlow, each of
+    which takes seconds. A thread reads the signals from Python's wakeup file
+    descriptor instead, and tells the user. A second Ctrl-C ends the process if
+    it would do so without us.
     """
     told, tells = os.pipe()
     os.set_blocking(tells, False)
@@ -119,7 +120,7 @@ def _ctrl_c_answered(stop):
         yield
     finally:
         signal.set_wakeup_fd(before)
-        # The end of what the thread reads.
+        # This ends what the thread reads, and so the thread.
         os.close(tells)
         thread.join()
         os.close(told)
@@ -127,9 +128,9 @@ def _ctrl_c_answered(stop):
 
 @contextlib.contextmanager
 def exits_when_told() -> Iterator[None]:
-    """Ends the program when its run was told to stop, with one line.
+    """Ends the program with one log line if its run was told to stop.
 
-    Outside a training, and the second time, Ctrl-C ends it at once.
+    Outside training, and when pressed twice, Ctrl-C ends it at once.
     """
     if signal.getsignal(signal.SIGINT) in (
         program.interrupt,

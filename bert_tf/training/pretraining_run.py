@@ -1,4 +1,4 @@
-"""A pre-training from its options to its results.
+"""A pre-training run, from its options to its results.
 
 In this order: records, model, evaluation, optimizer and state, weights, loop.
 """
@@ -43,13 +43,14 @@ from bert_tf.training.options import Options
 _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 
 _EVAL_RESULTS = "eval_results.txt"
-# Where one of these is another, losses cannot be compared.
+# If one of these settings differs, losses cannot be compared.
 _LOSS_SETTINGS = {settings.EVALUATION, "discriminator_weight"}
-# What they were for the best model, and its loss, beside the training's state.
+# The loss of the best model and the settings above at that time. The file is
+# beside the training's state.
 _BEST = "best.json"
-# Of a manifest's settings.
+# A key of a manifest's settings.
 _TFDS_NAME = "tfds_name"
-# Of descriptions of records in a model card.
+# Most descriptions of records in a model card.
 _MAX_DESCRIPTIONS = 8
 
 _logger = logging.getLogger(__name__)
@@ -69,13 +70,13 @@ def run(
 
     Args:
         options: The `Options`.
-        start: What belongs to `options.checkpoint()`.
+        start: The `StartingPoint` of `options.checkpoint()`.
         strategy: Any strategy.
         policy: The name of the Keras dtype policy.
-        make: Makes what is trained, as `objectives.make`; called in the
+        make: Makes the `Pretraining`, as `objectives.make` does; called in the
             strategy's scope.
         teacher_positions: The longest sequence that a teacher takes; None
-            where there is none.
+            without a teacher.
 
     Returns:
         The evaluation's results, {name: float}, on the one host that writes;
@@ -99,7 +100,7 @@ def run(
     sources, eval_source = _find_records(options, start, teacher_positions)
     num_replicas = strategy.num_replicas_in_sync
     if options.do_eval and options.eval_batch_size % num_replicas:
-        # Not after the training.
+        # Raised before the training, not after it.
         raise ValueError(
             f"--eval_batch_size must be a multiple of {num_replicas}, the "
             "number of replicas. Received: --eval_batch_size="
@@ -145,16 +146,16 @@ def run(
             card = model_folder.read_card(options.output_dir)
         step = state.step
     else:
-        # `Options.checkpoint` has seen to it.
+        # `Options.checkpoint` ensures this.
         assert start.init_checkpoint is not None
-        # Of a model that is in another folder, only the results are here.
+        # If the model is in another folder, only the results are written here.
         is_here = start.init_checkpoint == options.output_dir.rstrip("/")
         card = model_folder.read_card(options.output_dir) if is_here else None
         new_heads = pretraining.load_weights(start.init_checkpoint)
         if new_heads:
             raise ValueError(
                 f"{start.init_checkpoint}: has no head {new_heads[0]} to "
-                "evaluate. It needs the heads of --objective, trained."
+                "evaluate. It needs the trained heads of --objective."
             )
         step = checkpointing.trained_steps(start.init_checkpoint)
     if not options.do_eval:
@@ -167,9 +168,9 @@ def run(
 
 
 def _write_results(options, start, folder, results, card):
-    """Writes the results of an evaluation, and into the model's card."""
-    # The card first: what was evaluated is not kept again if the program is
-    # killed in between.
+    """Writes the results of an evaluation to their file and the model card."""
+    # The card first: once the results file exists, a program that was killed
+    # does not write the card when it is run again.
     patterns = options.eval_input_file or options.input_files[-1]
     model_folder.write_results(
         folder,
@@ -182,21 +183,21 @@ def _write_results(options, start, folder, results, card):
 
 
 def _origin(options, start, state, descriptions, is_resumed):
-    """Returns what the model card tells of the training."""
+    """Returns the training's `Origin`, for the model card."""
     since, given = state.settings.of_step(state.step)
     records = state.settings.values.get("records")
     if given.get("records", records) != records:
-        # Run again where nothing was left to train: none was trained on these.
+        # The run had nothing left to train, so it did not use these records.
         descriptions = []
     values = {
         "steps": state.step,
         "optimizer": options.optimizer,
         **given,
-        # What resuming changed is not of the whole training.
+        # Settings that resuming changed do not hold for the whole training.
         "from_step": since or None,
         "versions": model_card.versions(),
     }
-    # Only compared with, and told by the data.
+    # These are only for comparisons; `data` describes the records.
     for name in ("records", settings.EVALUATION):
         values.pop(name, None)
     data: dict[str, dict] = {}
@@ -210,7 +211,7 @@ def _origin(options, start, state, descriptions, is_resumed):
         name=objectives.name_of(start.config),
         method="pre-trained",
         start=start.init_checkpoint,
-        # The run that began it may have been given another.
+        # The run that began the training may have had another start.
         knows_start=not is_resumed,
         data=data,
         datasets=tuple(filter(None, names)),
@@ -219,14 +220,15 @@ def _origin(options, start, state, descriptions, is_resumed):
 
 
 def _describe_records(sources):
-    """Returns [{what: value}] of records, those that are alike as one."""
+    """Returns [{title: value}] of the records, like ones merged into one."""
     seen: set[str] = set()
     found: dict[str, tuple[dict, dict]] = {}
     for source in {id(source): source for source in sources}.values():
         if not source.manifests:
             found[str(id(source))] = {"Files": len(source.paths)}, {}
         for told in source.manifests:
-            # One set in several folders has a manifest in each, of all of it.
+            # If a set is spread over several folders, each folder has a
+            # manifest of the whole set.
             identity = repr(dataclasses.replace(told, records={}))
             if identity in seen:
                 continue
@@ -247,7 +249,7 @@ def _describe_records(sources):
 
 
 def _describe(told):
-    """Returns {what: value} of records, of what their manifest tells."""
+    """Returns {title: value} of records, from their manifest."""
     settings = told.settings
     masking = [settings.get("masking_mode", "static")]
     if "masked_lm_prob" in settings:
@@ -271,7 +273,8 @@ def _describe(told):
 def _find_records(options, start, teacher_positions):
     """Returns the sources of the phases, and the one to evaluate on."""
 
-    # Phases of the same records are of one source, and so read on.
+    # Phases of the same records share one source, so that the second reads on
+    # where the first ended.
     @functools.cache
     def find(max_seq_length, patterns, flag="input_file") -> RecordSource:
         return pretraining.pretraining_records(
@@ -319,7 +322,8 @@ def _make_state(options, start, pretraining, sources, eval_source, strategy):
     if tokenizer is not None:
         description[checkpointing.TOKENIZER] = tokenizer
     if options.optimizer != "bert":
-        # Its slots have the same names and shapes.
+        # Only this entry tells them apart: their slots have the same names and
+        # shapes.
         description["optimizer"] = options.optimizer
     optimizer_arguments = {}
     if options.bias_correction is not None:
@@ -355,10 +359,10 @@ def _make_state(options, start, pretraining, sources, eval_source, strategy):
 
 
 def _run_settings(options, pretraining, sources, eval_source, strategy):
-    """Returns what the weights are a function of, and may change on resuming.
+    """Returns the settings that determine the weights but may change.
 
-    Not the number of devices, nor what only saves memory. What is evaluated
-    on tells which model is the best.
+    These do not include the number of devices, or what only saves memory. They
+    include the evaluation's records if those decide which model is the best.
     """
     of_best = {}
     if options.keep_best:
@@ -419,7 +423,7 @@ def _train(
     """Trains from the state's last checkpoint, if any."""
     is_resumed = _begin(start, pretraining, state)
     if options.keep_best:
-        # What is damaged is told now, and not after the steps to a checkpoint.
+        # Raises now if a file is damaged, not at the first checkpoint.
         _best_loss(options, state)
     if strategies.is_chief(strategy):
         progress.tell_curves(state.folder)
@@ -451,15 +455,15 @@ def _train(
 
 def _begin(start, pretraining, state):
     """Gives the model its first weights; returns whether the run is resumed."""
-    # The order matters: a run that began from --init_checkpoint resumes from
+    # The order matters: a run that began with --init_checkpoint resumes from
     # its own last checkpoint.
     if state.restore():
         _logger.info("Resuming from step %d.", state.step)
         if start.init_checkpoint is not None:
             # It may not be the one that the run began with.
             _logger.info(
-                "The weights of --init_checkpoint=%s are not read: the run has "
-                "its own.",
+                "The weights of --init_checkpoint=%s are not read: the run "
+                "has its own.",
                 start.init_checkpoint,
             )
         state.tell_changes()
@@ -474,7 +478,7 @@ def _begin(start, pretraining, state):
 
 
 def _keep_best(options, start, state, results, strategy, save_model: Callable):
-    """Keeps the model, if its loss is below that of the best so far."""
+    """Keeps the model if its loss is below the best so far."""
     text = (f"{name} {value:.4g}" for name, value in results.items())
     _logger.info("Evaluated: step %d  %s", state.step, "  ".join(text))
     report = {f"eval/{name}": value for name, value in results.items()}
@@ -486,8 +490,8 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
     if loss is not None and not results["loss"] < loss:
         return
     if loss is None:
-        # Killed before the end of this, a run does not take the new model for
-        # that of the old loss.
+        # If the program is killed below, the next run will not take the new
+        # model for that of the old loss.
         _tell_best(options, None, state)
     save_model(best)
     results = results | {"global_step": state.step}
@@ -499,18 +503,18 @@ def _keep_best(options, start, state, results, strategy, save_model: Callable):
 
 
 def _tell_best(options, loss, state):
-    """Writes the best loss, None while there is none, and what it is of."""
+    """Writes the best loss (None while there is none) and its settings."""
     told = {"loss": loss, "settings": _loss_settings(state)}
     files.write_text(_best_path(options), json.dumps(told, indent=2) + "\n")
 
 
 def _best_loss(options, state):
-    """Returns the best loss so far, if it is of the evaluations of now.
+    """Returns the best loss so far, if it can be compared with new ones.
 
-    The run may have been resumed, and stopped, with others since.
+    The run may have been resumed and stopped with other settings since.
 
     Raises:
-        ValueError: If a file that tells of the best model is damaged.
+        ValueError: If a file that describes the best model is damaged.
     """
     results = f"{_best_folder(options)}/{_EVAL_RESULTS}"
     if not files.exists(results):
@@ -518,8 +522,9 @@ def _best_loss(options, state):
     path = _best_path(options)
     if files.exists(path):
         now = _loss_settings(state)
-        # Not the results: those may be of a later evaluation of the model, on
-        # other records. What only one of the two has is of another release.
+        # The loss is not taken from the results: a later evaluation of the
+        # model may have replaced them, with other records. A setting that only
+        # one side has comes from another release and is ignored.
         with _damage_named(path):
             told = files.read_json(path)
             loss = told["loss"]
@@ -532,21 +537,21 @@ def _best_loss(options, state):
     else:
         with _damage_named(results):
             loss = evaluation.read_results(results)["loss"]
-        # Of an older release. Until the first checkpoint of a resumed run
-        # these are the changes since.
+        # From an older release. Until the first checkpoint of a resumed run,
+        # `changes` gives the changes since then.
         is_comparable = not _LOSS_SETTINGS & state.settings.changes().keys()
     return loss if is_comparable else None
 
 
 @contextlib.contextmanager
 def _damage_named(path):
-    """Makes errors of what is read of a file in the block one `ValueError`."""
+    """Turns errors about the contents of a file into a `ValueError`."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path}: not what a training tells of its best model. Remove it "
-            "to resume without."
+            f"{path}: not the description of a training's best model. Remove "
+            "it to resume without."
         ) from error
 
 

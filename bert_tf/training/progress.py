@@ -1,4 +1,4 @@
-"""How a run is doing: means over steps, speed, log lines, summaries."""
+"""The progress of a run: means over steps, speed, log lines, summaries."""
 
 import contextlib
 import importlib.util
@@ -18,19 +18,19 @@ from bert_tf import files
 from bert_tf import progress_bar
 from bert_tf.training.health import StepResults
 
-# A call into TensorFlow cannot be interrupted; it is kept about this short.
+# A call into TensorFlow cannot be interrupted, so it should take this long.
 _SECONDS_PER_CALL = 5.0
-# After so many seconds a call may still be made before a line is too late.
+# A line is due after this many seconds: after one more call it might be late.
 SECONDS_PER_REPORT = progress_bar.SECONDS_PER_LINE - _SECONDS_PER_CALL
 
-# TensorFlow's errors tell the file.
+# What error messages call the summaries. TensorFlow's reason names the file.
 _CURVES = "The curves"
 
 _logger = logging.getLogger(__name__)
 
 
 def ratios(sums: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Returns {name: sum / weight}, or 0, of {name: (sum, weight)}."""
+    """Returns {name: sum / weight} of {name: (sum, weight)}; 0 of weight 0."""
     return {
         name: total / weight if weight else 0.0
         for name, (total, weight) in sums.items()
@@ -38,11 +38,11 @@ def ratios(sums: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def summarize(steps: Sequence[StepResults]) -> dict[str, float]:
-    """Puts together what `step.train_step` returned, as floats.
+    """Combines what `step.train_step` returned for several steps, as floats.
 
     Returns:
-        {name: float}: the means of the `values` over the steps, and of the
-        `metrics` the sums divided by the summed weights.
+        {name: float}: for `values` the means over the steps, for `metrics` the
+        sums divided by the summed weights.
     """
     values = {
         name: sum(step["values"][name] for step in steps) / len(steps)
@@ -59,14 +59,14 @@ def summarize(steps: Sequence[StepResults]) -> dict[str, float]:
 def summary_writer(
     folder: str, is_chief: bool = True
 ) -> Iterator[Callable[[], None]]:
-    """Opens the context in which summaries are written, on the chief.
+    """Opens a context in which summaries are written, on the chief only.
 
     Yields:
-        A function that writes what is not in the file yet.
+        A function that flushes the summaries to the file.
 
     Raises:
-        OSError: If the disk is full, and so on. An error of the block comes
-            first.
+        OSError: If they cannot be written, e.g. because the disk is full. An
+            error raised in the block takes precedence.
     """
     if not is_chief:
         with tf.summary.create_noop_writer().as_default():
@@ -84,8 +84,8 @@ def summary_writer(
     try:
         yield flush
     except BaseException:
-        # It flushes as it ends, on a full disk with an error in place of the
-        # one that tells what is wrong.
+        # Closing flushes. On a full disk that fails, and its error would hide
+        # the one from the block.
         with contextlib.suppress(Exception):
             default.close()
         raise
@@ -97,10 +97,10 @@ def write_summaries(report: Mapping[str, float]) -> None:
     """Writes {name: float}, with its `step`, to the default summary writer.
 
     Raises:
-        OSError: If the disk is full, and so on.
+        OSError: If they cannot be written, e.g. because the disk is full.
     """
-    # What tensorboard's `tf.summary.scalar` writes: TensorFlow 2.21 has it no
-    # longer, unless tensorboard is installed.
+    # The same as `tf.summary.scalar`, which TensorFlow 2.21 only has if
+    # tensorboard is installed.
     metadata = summary_pb2.SummaryMetadata(
         plugin_data={"plugin_name": "scalars"}, data_class="DATA_CLASS_SCALAR"
     )
@@ -122,7 +122,7 @@ def tell_curves(folder: str) -> None:
 
 
 def log_line(report: Mapping[str, float], num_train_steps: int) -> str:
-    """Returns a line for people.
+    """Returns a line of the log.
 
     Args:
         report: {name: float}, with `step`, `step_seconds`, `input_share`,
@@ -154,9 +154,9 @@ def duration(seconds: float) -> str:
 
 
 class Timer:
-    """Measures the calls since the last report, without the first call.
+    """Measures the calls since the last report, except for the first call.
 
-    The first call traces and compiles the step, and is of one step alone.
+    The first call traces and compiles the step, and makes only one step.
     """
 
     def __init__(self) -> None:
@@ -165,30 +165,30 @@ class Timer:
         self.restart()
 
     def restart(self) -> None:
-        """Leaves out of the next measure what came before."""
+        """Starts a new measurement, without what came before."""
         self._start = time.monotonic()
         self._num_steps = 0
         self._waited = 0.0
 
     @property
     def knows(self) -> bool:
-        """Whether there was a call after the first: how long a step takes."""
+        """Whether a call after the first has shown how long a step takes."""
         return self._seconds_per_step is not None
 
     def steps_of_next_call(self, num_left: int) -> int:
-        """Returns how many of the steps left the next call should make."""
+        """Returns how many of the remaining steps the next call should make."""
         if self._seconds_per_step is None:
             return 1
         count = int(_SECONDS_PER_CALL / max(self._seconds_per_step, 1e-6))
         return max(1, min(num_left, count))
 
     def called(self, num_steps: int, waited: float | None) -> None:
-        """Notes that a call of so many steps is over.
+        """Notes that a call is over.
 
         Args:
-            num_steps: Its steps.
-            waited: Seconds of it that went by waiting for batches; None if
-                it is left out of the measure.
+            num_steps: Number of steps that it made.
+            waited: Seconds that it waited for batches; None to leave the call
+                out of the measurement.
         """
         if waited is None and self._first_seconds is not None:
             self.restart()
@@ -207,9 +207,8 @@ class Timer:
         """Returns the means since the last report, and starts anew.
 
         Returns:
-            {"step_seconds", "input_share"}: floats, the second being the part
-            of the time that went by waiting; 0 where the first call is all
-            that there was.
+            {"step_seconds", "input_share"}: floats. The second is the share of
+            the time spent waiting; 0 if there was only the first call.
         """
         seconds = self._seconds_per_step or self._first_seconds or 0.0
         share = 0.0

@@ -3,7 +3,7 @@
 Keras keeps the state of its random layers in `SeedGenerator`s, which count
 calls, are not saved in checkpoints and are equal on all replicas. Setting
 every state at the start of a step instead makes a resumed run equal to an
-unbroken one, and gives replicas different masks.
+uninterrupted one, and gives replicas different masks.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ import tensorflow as tf
 def seed_states(model: keras.Model) -> list[keras.Variable]:
     """Returns the variables that hold the model's random states.
 
-    Their order is that of the layers, so that a model made again from the
-    same configuration has the same ones in the same places.
+    They are in the order of the layers, so a model rebuilt from the same
+    configuration has the same variables in the same order.
     """
     return [v for v in model.variables if v.name == "seed_generator_state"]
 
@@ -51,7 +51,7 @@ def set_seeds(
 def compile_set_seeds(
     model: keras.Model, seed: int, strategy: tf.distribute.Strategy
 ) -> Callable[[int], None]:
-    """Returns a function that sets the model's states for a step, by number.
+    """Returns a function that sets the model's states for a step number.
 
     It is traced once.
 

@@ -1,4 +1,4 @@
-"""Activations that are made again for the gradient, also under XLA."""
+"""Recomputes activations for the gradient, also under XLA."""
 
 from collections.abc import Callable
 
@@ -10,22 +10,23 @@ from bert_tf.models.encoder import BertEncoder
 
 
 def rematerialize(encoder: BertEncoder) -> None:
-    """Lets training forget the blocks' activations, and compute them again."""
+    """Makes training forget and recompute the blocks' activations."""
     encoder.rematerialize = True
     encoder.remat = remat
 
 
 def remat(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Makes a function forget what its gradient needs, and compute it again.
+    """Makes a function forget what its gradient needs, and recompute it.
 
-    As `keras.remat`, which on TPUs saves nothing: that is `tf.recompute_grad`,
-    whose tie to the upstream gradient, `x == x`, the compiler knows to be true.
-    It then sees that the same is made twice, and keeps the first. To be called
-    in a `tf.function`: a tape of eager TensorFlow would keep all of it.
+    `keras.remat` does the same but saves nothing on TPUs. It is
+    `tf.recompute_grad`, which ties the recomputation to the upstream gradient
+    by `x == x`. The compiler knows that this is true, sees the same values
+    computed twice and keeps the first. Call the result in a `tf.function`: an
+    eager tape would keep everything.
 
     Args:
-        function: Of a float tensor, to a float tensor; it changes no state.
-            The trainable variables that it reads get their gradients too.
+        function: Takes and returns a float tensor, and changes no state. The
+            trainable variables that it reads get their gradients too.
     """
 
     @tf.custom_gradient

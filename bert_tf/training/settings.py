@@ -1,8 +1,8 @@
-"""What a run was given, kept beside its checkpoints for those that resume it.
+"""The settings of a run, kept beside its checkpoints to compare on resuming.
 
-The file settings.json is a list of {"from_step", "settings"}: a checkpoint was
-made with the settings of the last entry from a step before its own. A folder
-of an older release has none; its runs resume without a comparison.
+The file settings.json is a list of {"from_step", "settings"}. A checkpoint was
+made with the settings of the last entry whose step is before its own. A folder
+of an older release has no such file; its runs resume without a comparison.
 """
 
 import json
@@ -13,10 +13,10 @@ from bert_tf import files
 
 _FILE = "settings.json"
 
-# What the best model is found with. It changes nothing in the training.
+# How the best model is found. It changes nothing in the training.
 EVALUATION = "evaluation"
 
-# What follows where one of these differs.
+# What follows if one of these settings differs.
 _CONSEQUENCES = (
     (
         {
@@ -31,17 +31,17 @@ _CONSEQUENCES = (
     ),
     (
         {"input_shares", "random_seed", "records"},
-        "The examples come in another order from number {example} on: some "
-        "of this epoch may come twice, others not at all.",
+        "From number {example} on, the examples come in another order: some of "
+        "this epoch may come twice, others not at all.",
     ),
     (
         {"train_batch_size"},
-        "The examples are read on from number {example} in the new batches.",
+        "Reading continues at example {example}, in batches of the new size.",
     ),
     (
         {EVALUATION},
-        "The next evaluation is the first to be compared with: the best model "
-        "before it is replaced.",
+        "Earlier evaluations are not compared with new ones: the next one "
+        "replaces the best model so far.",
     ),
 )
 
@@ -51,8 +51,8 @@ class RunSettings:
 
     Args:
         folder: Path of the checkpoints.
-        settings: A JSON-able dictionary; if it is empty nothing is kept. A
-            list has what is of one phase of the run after the other.
+        settings: A JSON-able dictionary; if it is empty, nothing is kept. A
+            list has one value for each phase of the run, in order.
 
     Attributes:
         values: These settings, as they come back from JSON.
@@ -87,10 +87,10 @@ class RunSettings:
             ) from error
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
-        """Returns {name: (old, new)} of the settings that are others now.
+        """Returns {name: (old, new)} of the settings that have changed.
 
-        What only one of the two has is of another release, and left out; so
-        is a list that only has become longer.
+        A setting that only one side has comes from another release and is left
+        out. So is a list that has only become longer.
         """
         old = self._entries[-1]["settings"] if self._entries else {}
         return {
@@ -101,15 +101,18 @@ class RunSettings:
 
     @property
     def since(self) -> int:
-        """The step from which on the run has had these settings."""
+        """The step since which the run has had these settings."""
         if self._entries and self._entries[-1]["settings"] == self.values:
             return self._entries[-1]["from_step"]
         return self._first_step
 
     def of_step(self, step: int) -> tuple[int, dict[str, Any]]:
-        """Returns what a step of this run was made with, and since which one.
+        """Returns the settings that a step was made with, and since when.
 
-        Of the step that it was resumed from, those of the run before.
+        The step from which the run was resumed has those of the run before.
+
+        Returns:
+            (first step, settings).
         """
         if step <= self._first_step and self._entries:
             entry = self._entries[-1]
@@ -117,7 +120,7 @@ class RunSettings:
         return self.since, self.values
 
     def write(self) -> None:
-        """Writes the file, before the first checkpoint that they make."""
+        """Writes the file; call it before the first checkpoint of the run."""
         if not self.values or self._is_written:
             return
         entry = {"from_step": self._first_step, "settings": self.values}
@@ -141,14 +144,14 @@ def _text(value):
 
 
 def are_meant(changes: Mapping[str, tuple[Any, Any]]) -> bool:
-    """Returns whether only the run's length and its evaluation are others."""
+    """Returns whether only the run's length or its evaluation has changed."""
     return changes.keys() <= {"num_train_steps", EVALUATION}
 
 
 def describe(
     changes: Mapping[str, tuple[Any, Any]], step: int, example: int
 ) -> str:
-    """Returns what differs and what follows, for the log.
+    """Returns what has changed and what follows from it, for the log.
 
     Args:
         changes: Not empty, as `RunSettings.changes` returns them.
@@ -161,7 +164,7 @@ def describe(
     )
     sentences = [f"Resuming from step {step} with other settings: {told}."]
     if not are_meant(changes):
-        sentences.append("The run no longer equals an unbroken one.")
+        sentences.append("The run no longer equals an uninterrupted one.")
     sentences += [
         text.format(step=step, example=example)
         for names, text in _CONSEQUENCES

@@ -1,4 +1,4 @@
-"""One step of training or evaluation on a device, and many steps a call."""
+"""Steps of training and evaluation on a device, and many steps in a call."""
 
 import contextlib
 import functools
@@ -46,21 +46,21 @@ def train_step(
         batch: This replica's share of the batch, a dictionary of tensors;
             `input_mask` is among them.
         accumulation_steps: Parts of the batch, computed one after the other.
-        measures_update: Whether `update_norm` is measured, or is 0; a bool or
-            a bool tensor.
-        compilation: A `Compilation`. Of the step it is the forward and the
-            backward pass: XLA cannot compile what replicas meet in, their sums
-            and the update.
+        measures_update: Whether to measure `update_norm`, which is 0
+            otherwise; a bool or a bool tensor.
+        compilation: A `Compilation`. `STEP` compiles the forward and backward
+            pass. XLA cannot compile the communication between replicas: their
+            sums and the update.
 
     Returns:
-        A dictionary of float32 scalars, the same on all replicas: `values`,
+        A dictionary of float32 scalars, the same on all replicas. `values` is
         {name: value} of the loss, its terms, the learning rate, the norms of
-        the gradient and of the update and the number of tokens, and `metrics`,
-        {name: (sum, weight)}, the share of padding among them.
+        the gradient and of the update, and the number of tokens. `metrics` is
+        {name: (sum, weight)} and includes the share of padding.
     """
-    # Summed first: every replica divides by the weight of the whole batch,
-    # so that the sum of the replicas' gradients is the batch's gradient, and
-    # so is the sum over the parts of the batch.
+    # The weights are summed first. Every replica divides by the weight of the
+    # whole batch, so the replicas' gradients add up to the batch's gradient,
+    # and so do the gradients of the parts of a batch.
     weights = _sum_over_replicas(objective.weights(batch))
 
     chains_compiled = (
@@ -70,7 +70,7 @@ def train_step(
     )
 
     def run_part(part, weights):
-        # Keras goes through all layers for them: once, not for each of them.
+        # Read once: Keras goes through all layers to find them.
         variables = model.trainable_variables
         with chains_compiled():
             with tf.GradientTape() as tape:
@@ -79,15 +79,16 @@ def train_step(
                 loss = objective.loss(objective.loss_terms(totals, weights))
                 scaled_loss = optimizer.scale_loss(loss)
             gradients = tape.gradient(scaled_loss, variables)
-        # What this loss does not depend on has no gradient, e.g. the pooler
-        # where there are no next-sentence labels. It stays as it is, and is
-        # not decayed; Keras does so too, but warns.
+        # Variables that do not affect this loss have no gradient, e.g. the
+        # pooler if there are no next-sentence labels. They stay as they are,
+        # without weight decay. Keras does the same, but warns.
         gradients = {
             number: gradient
             for number, gradient in enumerate(gradients)
             if gradient is not None
         }
-        # Of trimmed batches TensorFlow does not know it, e.g. the positions'.
+        # For trimmed batches TensorFlow does not know all shapes, e.g. that of
+        # the position embeddings' gradient.
         for number, gradient in gradients.items():
             if isinstance(gradient, tf.Tensor):
                 gradient.set_shape(variables[number].shape)
@@ -157,18 +158,20 @@ def compile_steps(
     It is traced at its first call, and again for batches of another form.
 
     Args:
-        model, objective, optimizer, accumulation_steps: As of `train_step`.
-        seed: Of the dropout masks.
-        compilation: A `Compilation`. Of the step it is the whole where there is
-            one replica of no mirrored strategy, else as `train_step` has it. It
-            is compiled anew, and the log says so, for batches of another shape.
+        model, objective, optimizer, accumulation_steps: As for `train_step`.
+        seed: Seed of the dropout masks.
+        compilation: A `Compilation`. `STEP` compiles the whole step if there
+            is a single replica and no mirrored strategy; otherwise the part
+            that `train_step` compiles. Batches of a new shape are compiled
+            again, and the log says so.
 
     Returns:
-        `run_steps(strategy, iterator, step, count)`: it makes `count` steps,
-        from number `step` on, and returns what `train_step` did in each, as
-        floats, and the seconds that it waited for their batches, or None if
-        the call compiled, so that it tells nothing of their time. The norm
-        of the update is measured in the last. And `waiting_since()`, for
+        Two functions. `run_steps(strategy, iterator, step, count)` makes
+        `count` steps, beginning with number `step`. It returns a list of what
+        `train_step` returned for each, as floats, and the seconds that it
+        waited for their batches. The seconds are None if the call compiled, as
+        its time then says nothing about the steps. The norm of the update is
+        measured in the last step. `waiting_since()` is for
         `health.stalls_named`.
     """
     seed_states = randomness.seed_states(model)
@@ -178,7 +181,7 @@ def compile_steps(
     is_compiled = compilation is Compilation.STEP
 
     def as_row(results, iterator):
-        # Runs while the step is traced: the names are known only then.
+        # Runs while the step is traced, which is when the names are known.
         structures[_names(iterator)] = tf.nest.map_structure(
             lambda _: None, results
         )
@@ -187,8 +190,9 @@ def compile_steps(
     # AutoGraph would take longer to read the model's code than tracing takes.
     @tf.function(autograph=False)
     def run_in_graph(strategy, iterator, step, count):
-        # Whole; inside of it nothing else is compiled. A mirrored strategy adds
-        # up gradients even of one replica, which cannot be compiled.
+        # If the step is compiled as a whole, nothing inside it is compiled
+        # separately. A mirrored strategy adds up gradients even with a single
+        # replica, which XLA cannot compile.
         is_alone = strategy.num_replicas_in_sync == 1 and not isinstance(
             strategy,
             tf.distribute.MirroredStrategy
@@ -207,7 +211,8 @@ def compile_steps(
             train = compilation_lib.jit(train)
 
         def replica_step(batch, step, is_last):
-            # XLA takes 32 bits of a seed's 64: other masks would come of it.
+            # Not compiled: XLA uses 32 of a seed's 64 bits, which would give
+            # other masks.
             randomness.set_seeds(seed_states, seed, step)
             return train(batch, measures_update=is_last)
 
@@ -220,8 +225,8 @@ def compile_steps(
             ):
                 waited += _now() - start
                 arrived = waiting_since.assign(0.0)
-            # Where TensorFlow has one thread, it may else look at the clock
-            # after the step.
+            # Otherwise, with a single thread, TensorFlow may read the clock
+            # only after the step.
             with tf.control_dependencies([waited, arrived]):
                 begins = [log.begins(strategy, batch)] if is_compiled else []
             with tf.control_dependencies([waited, arrived, *begins]):
@@ -239,9 +244,9 @@ def compile_steps(
                     log.ends()
             return index + 1, rows.write(index, row), waited
 
-        # One step after the other: else waiting for the next batch could not
-        # be told from the step that goes on meanwhile. The batches themselves
-        # are made ahead.
+        # One step after the other: otherwise the wait for the next batch would
+        # overlap with the step before it and could not be measured. The
+        # batches themselves are still made ahead.
         _, rows, waited = tf.while_loop(
             lambda index, *_: index < count,
             run_step,
@@ -272,14 +277,14 @@ def compile_steps(
 
 
 def on_first_replica(strategy: tf.distribute.Strategy, results: Any) -> Any:
-    """Returns what the first replica of this host has of a nest of values."""
+    """Returns a nest of values as the first replica of this host has it."""
     return tf.nest.map_structure(
         lambda value: strategy.experimental_local_results(value)[0], results
     )
 
 
 def _names(iterator):
-    """Returns the names in its batches: what the step tells depends on them."""
+    """Returns the names in its batches, on which a step's results depend."""
     return tuple(sorted(iterator.element_spec))
 
 
@@ -287,13 +292,13 @@ def _now():
     """Returns the time in seconds, a float64 scalar."""
     if not config.is_op_determinism_enabled():
         return tf.timestamp()
-    # TensorFlow's own clock refuses to be read.
+    # With deterministic operations, `tf.timestamp` raises an error.
     now = tf.numpy_function(time.time, [], tf.float64)
     return tf.ensure_shape(now, [])
 
 
 def _padding(batch):
-    """Returns the numbers of places without a token, and of all places."""
+    """Returns the number of padded positions, and of all positions."""
     masks = [
         batch[name]
         for name in (features.INPUT_MASK, features.PASSAGE_MASK)

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 from absl import logging
 
-# Whether operations are deterministic, TensorFlow's public names do not tell.
+# Only this module tells whether operations are deterministic; no public name
+# does.
 from tensorflow.python.framework import config
 
 from bert_tf import cores
@@ -33,19 +34,19 @@ def make_strategy(
     An option that does not apply to the strategy is an error.
 
     Args:
-        name: `one_device`: the first GPU, or else the CPU. `mirrored`: all
-            GPUs of this machine. `multi_worker`: the machines named in the
-            environment variable TF_CONFIG. `tpu`.
+        name: `one_device`: the first GPU, or the CPU if there is none.
+            `mirrored`: all GPUs of this machine. `multi_worker`: the machines
+            named in the environment variable TF_CONFIG. `tpu`.
         num_cpu_devices: With `mirrored`: run on this many logical devices of
             the CPU instead of on GPUs.
         tpu_name: With `tpu`: name or grpc:// address; `local` (the default)
-            where the program runs on the TPU VM itself.
+            if the program runs on the TPU VM itself.
         tpu_zone: Zone of the TPU, if it must be looked up by its name.
         gcp_project: Project of the TPU, likewise.
         num_tpu_cores: If given, the number of cores that the TPU must have.
 
     Raises:
-        ValueError: If an option does not apply, or the devices are not there.
+        ValueError: If an option does not apply or the devices do not exist.
     """
     if name not in STRATEGIES:
         raise ValueError(
@@ -66,9 +67,9 @@ def make_strategy(
                 f"strategy={name!r}."
             )
     if name == "one_device":
-        # TensorFlow's own: on the first GPU, if there is one. Under
-        # OneDeviceStrategy Keras's `fit` begins the input twice, and each
-        # time TensorFlow rewrites the graph of its pipeline.
+        # TensorFlow's default strategy, which uses the first GPU if there is
+        # one. Under OneDeviceStrategy Keras's `fit` starts the input twice, and
+        # each time TensorFlow rewrites the graph of its pipeline.
         return tf.distribute.get_strategy()
     if name == "mirrored":
         return _mirrored(num_cpu_devices)
@@ -78,14 +79,14 @@ def make_strategy(
 
 
 def set_arithmetic(*, tf32: bool, deterministic: bool) -> None:
-    """Says how operations are computed; call it before anything runs.
+    """Sets how operations are computed; call it before anything runs.
 
     Args:
-        tf32: Whether GPUs that can (NVIDIA's Ampere and later) multiply
-            matrices of float32 in TF32, with 10 bits of mantissa.
-        deterministic: Whether operations give the same bits each time, as
-            `tf.config.experimental.enable_op_determinism` has it. It stays so
-            for the whole process.
+        tf32: Whether GPUs that support it (NVIDIA's Ampere and later) multiply
+            float32 matrices in TF32, with 10 bits of mantissa.
+        deterministic: Whether operations give the same bits each time; see
+            `tf.config.experimental.enable_op_determinism`. It stays so for the
+            whole process.
     """
     tf.config.experimental.enable_tensor_float_32_execution(tf32)
     if deterministic:
@@ -93,9 +94,9 @@ def set_arithmetic(*, tf32: bool, deterministic: bool) -> None:
 
 
 def arithmetic(strategy: tf.distribute.Strategy) -> dict[str, bool]:
-    """Returns {name: whether} of what changes the bits of a step on GPUs.
+    """Returns {name: bool} of settings that change the bits of a step on GPUs.
 
-    Nothing where it runs on other devices.
+    Empty on other devices.
     """
     if _devices(strategy)[0] != "GPU":
         return {}
@@ -133,19 +134,19 @@ def dtype_policy(mixed_precision: str, strategy: tf.distribute.Strategy) -> str:
 def choose_compilation(
     jit_compile: bool | str, strategy: tf.distribute.Strategy
 ) -> Compilation:
-    """Returns what the loop is to compile of its step with XLA.
+    """Returns which part of its step the loop compiles with XLA.
 
     Args:
         jit_compile: One of `JIT_COMPILE`, or a bool.
-        strategy: What `make_strategy` returned. On a TPU, which runs nothing
-            else, it compiles the step itself.
+        strategy: What `make_strategy` returned. A TPU runs only compiled code,
+            so its strategy compiles the step itself.
 
     Returns:
-        What `step.train_step` takes. `auto` is chains: the whole step has been
-        measured on CPUs alone, where they do better.
+        The `Compilation` for `step.train_step`. `auto` is `CHAINS`: the whole
+        step has only been measured on CPUs, where chains are faster.
 
     Raises:
-        ValueError: If it is none of these, or false on a TPU.
+        ValueError: If `jit_compile` is none of these, or false on a TPU.
     """
     value = str(jit_compile).lower()
     if value not in JIT_COMPILE:
@@ -176,12 +177,12 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 
 def is_tpu(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether it runs on TPU cores, where all shapes are static."""
+    """Returns whether steps run on TPU cores, where all shapes are static."""
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
 def is_multi_host(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether several processes run the program, one a machine."""
+    """Returns whether several processes run the program, one per machine."""
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
@@ -196,7 +197,7 @@ def num_hosts(strategy: tf.distribute.Strategy) -> int:
 
 
 def log_devices(strategy: tf.distribute.Strategy) -> None:
-    """Logs what the steps run on, and warns of GPUs that nothing runs on."""
+    """Logs which devices the steps run on, and warns about unused GPUs."""
     gpus = tf.config.get_visible_devices("GPU")
     kind, num_devices = _devices(strategy)
     details = [f"{cores.num_cores()} cores, {platform.machine()}"]
@@ -232,24 +233,24 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
         )
     elif kind == "CPU" and _has_nvidia_driver():
         logging.warning(
-            "There is a driver of NVIDIA's GPUs here, but TensorFlow finds no "
-            "GPU: pip install 'tensorflow[and-cuda]' installs what it needs."
+            "NVIDIA's GPU driver is installed, but TensorFlow finds no GPU: "
+            "pip install 'tensorflow[and-cuda]' installs what it needs."
         )
 
 
 def _devices(strategy):
-    """Returns what it runs on, CPU, GPU or TPU, and on how many of them."""
+    """Returns the kind of device, CPU, GPU or TPU, and the number of them."""
     try:
         devices = strategy.extended.worker_devices
     except RuntimeError:
-        # Of its default strategy TensorFlow does not name it.
+        # TensorFlow's default strategy does not name its device.
         has_gpu = tf.config.get_visible_devices("GPU")
         return "GPU" if has_gpu else "CPU", 1
     return tf.DeviceSpec.from_string(devices[0]).device_type, len(devices)
 
 
 def _has_nvidia_driver():
-    # Empty or -1, it hides the GPUs on purpose.
+    # If the variable is empty or -1, the GPUs are hidden on purpose.
     is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     return not is_hidden and os.path.exists("/proc/driver/nvidia/version")
 
@@ -257,10 +258,11 @@ def _has_nvidia_driver():
 def make_gather(
     strategy: tf.distribute.Strategy,
 ) -> Callable[[Sequence[int]], list[tuple[int, ...]]]:
-    """Returns a function by which each process of a run learns of all.
+    """Returns a function that gathers numbers from all processes of a run.
 
-    `gather(numbers)` takes as many integers of 64 bits in each process, waits
-    until all have called it, and returns a list with those of each, a tuple.
+    `gather(numbers)` takes 64-bit integers, the same number of them in each
+    process. It waits until all processes have called it, and returns a list
+    with a tuple of each one's numbers.
     """
     if not is_multi_host(strategy):
         return lambda numbers: [tuple(numbers)]
@@ -279,7 +281,7 @@ def make_gather(
             )
 
         rows = strategy.experimental_local_results(strategy.run(replica_gather))
-        # All replicas of a process give the same.
+        # All replicas of a process have the same numbers: keep one row each.
         return rows[0][:: len(rows)]
 
     def gather(numbers):
@@ -292,10 +294,11 @@ def make_gather(
 def make_agreement(
     strategy: tf.distribute.Strategy,
 ) -> Callable[[bool, int], tuple[bool, int]]:
-    """Returns a function by which the processes of a run agree.
+    """Returns a function with which the processes of a run agree.
 
-    `agree(is_told, number)` returns whether `is_told` is true in any process,
-    and the first one's `number`; it waits until all have called it.
+    `agree(is_told, number)` waits until all processes have called it. It
+    returns whether `is_told` is true in any of them, and the `number` of the
+    first process.
     """
     gather = make_gather(strategy)
 
@@ -310,7 +313,7 @@ def _mirrored(num_cpu_devices):
     if num_cpu_devices is None:
         if not tf.config.list_logical_devices("GPU"):
             raise ValueError(
-                "The strategy `mirrored` needs GPUs, and none was found; with "
+                "The strategy `mirrored` needs GPUs, but none was found; with "
                 "`num_cpu_devices` it runs on the CPU."
             )
         return tf.distribute.MirroredStrategy()
@@ -339,7 +342,8 @@ def _mirrored(num_cpu_devices):
         )
     return tf.distribute.MirroredStrategy(
         [f"/cpu:{index}" for index in range(num_cpu_devices)],
-        # The default's collectives allow one number of CPU devices a process.
+        # The default collectives allow only one number of CPU devices for the
+        # whole process.
         cross_device_ops=tf.distribute.ReductionToOneDevice(),
     )
 

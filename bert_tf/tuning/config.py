@@ -1,7 +1,7 @@
-"""What all fine-tuning programs are told: every hyper-parameter, once.
+"""The options of all fine-tuning programs, each described once.
 
-From a field come its flag (`fine_tuning_flags`), its check, and whether a
-resumed training must repeat it.
+A field defines its flag (`fine_tuning_flags`), its check, and whether a
+resumed training must have the same value.
 """
 
 import dataclasses
@@ -16,9 +16,9 @@ def _flag(default, text, values=None, of_training=False, choices=None) -> Any:
     """Describes a hyper-parameter.
 
     Args:
-        default, text, values, choices: As of `described.option`.
-        of_training: Whether a training is a function of it, beside the model,
-            the task and the data: a resumed one must have the same.
+        default, text, values, choices: As for `described.option`.
+        of_training: Whether the result of a training depends on it, so that a
+            resumed training must have the same value.
     """
     return described.option(
         default, text, values, choices=choices, of_training=of_training
@@ -27,15 +27,15 @@ def _flag(default, text, values=None, of_training=False, choices=None) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningConfig:
-    """What all fine-tuning programs are told, by the names of their flags.
+    """The options of all fine-tuning programs, by the names of their flags.
 
     Args:
         output_dir: Folder of the tuned model and of the results.
         **others: The fields below, as the help of their flags describes them.
 
     Raises:
-        ValueError: If a value is out of its range, or two do not fit
-            together; it names the flags.
+        ValueError: If a value is out of its range or two values do not fit
+            together; the message names the flags.
     """
 
     output_dir: str = _flag(
@@ -54,17 +54,18 @@ class FineTuningConfig:
     do_lower_case: bool | None = _flag(
         None,
         "Whether to lower-case the text. Default: as the model folder says, "
-        "or else true.",
+        "otherwise true.",
     )
     allow_partial: bool = _flag(
         False,
-        "Take a checkpoint that lacks weights, or has some too many or of "
-        "another shape; the report in the log tells which are new.",
+        "Accept a checkpoint with missing or unused weights, or weights of "
+        "another shape; the report in the log lists those that are new.",
     )
     max_position_embeddings: int | None = _flag(
         None,
         "With --do_train: positions of the tuned model, if more than the "
-        "checkpoint's; their embeddings are repeated from the first on.",
+        "checkpoint's; the new ones repeat its position embeddings from the "
+        "first on.",
     )
     max_seq_length: int = _flag(
         128,
@@ -75,7 +76,7 @@ class FineTuningConfig:
     do_train: bool = _flag(False, "Whether to train.")
     do_eval: bool = _flag(
         False,
-        "Whether to evaluate on the development set: with --do_train after "
+        "Whether to evaluate on the development set, with --do_train after "
         "every epoch.",
     )
     do_predict: bool = _flag(False, "Whether to write predictions.")
@@ -97,24 +98,24 @@ class FineTuningConfig:
     )
     gradient_accumulation_steps: int = _flag(
         1,
-        "Parts in which a device goes through its share of a batch, one after "
-        "the other, where the memory does not hold it at once. The step is "
-        "that of the whole batch.",
+        "Number of parts in which a device processes its share of a batch, if "
+        "the memory does not hold it at once. The step is that of the whole "
+        "batch.",
         described.POSITIVE,
     )
     rematerialize: bool = _flag(
         False,
         "Compute the blocks a second time for the gradient instead of keeping "
-        "their activations: long sequences in less memory, in more time. "
-        "Not for a student that learns attention or relations.",
+        "their activations. Saves memory with long sequences, and takes more "
+        "time. Not for a student that learns attention or relations.",
     )
     jit_compile: bool | str = _flag(
         "auto",
         "true: compile the step with XLA, which takes seconds to minutes for "
-        "each length of batches: they are padded to one of four, the quarters "
-        "of --max_seq_length. auto: parts of it, on a CPU, where all batches "
-        "have one length, as records have; none of it on a GPU, since none has "
-        "shown yet what it gives. A TPU compiles every step.",
+        "each length of batches. They are padded to one of four lengths, the "
+        "quarters of --max_seq_length. auto: compile parts of it on a CPU if "
+        "all batches have one length, as records have, and nothing on a GPU, "
+        "where the gain has not been measured. A TPU compiles every step.",
         choices=options.JIT_COMPILE,
     )
     learning_rate: float = _flag(
@@ -125,17 +126,18 @@ class FineTuningConfig:
     )
     bucket_window_batches: int = _flag(
         0,
-        "Sort so many shuffled batches by length, e.g. 64, and shuffle the "
-        "batches again: each then holds examples of about one length, and "
-        "little padding. Default: none are sorted, as in the original.",
+        "Sort the examples of this many shuffled batches, e.g. 64, by length, "
+        "and shuffle the batches again. Each batch then holds examples of "
+        "similar length and little padding. Default: no sorting, as in the "
+        "original.",
         described.NOT_NEGATIVE,
         of_training=True,
     )
     num_train_epochs: float = _flag(
         3.0,
-        "Times that the training set is gone through. It alone may be raised "
-        "when a training is resumed: the learning rate then follows the "
-        "schedule of all steps, from there on.",
+        "Number of passes over the training set. Only this flag may be raised "
+        "when a training is resumed: from there on, the learning rate then "
+        "follows the schedule of all steps.",
         described.POSITIVE,
         of_training=True,
     )
@@ -148,36 +150,37 @@ class FineTuningConfig:
     learning_rate_drop: bool = _flag(
         True,
         "Count the decay from step 0, as the original does: the rate drops "
-        "where the warmup ends. --nolearning_rate_drop counts it from there.",
+        "where the warmup ends. --nolearning_rate_drop counts it from the end "
+        "of the warmup.",
         of_training=True,
     )
     bias_correction: bool = _flag(
         False,
-        "Correct the bias of Adam's moments, which the original does not: the "
-        "first hundreds of steps are then several times smaller, and training "
-        "on few examples is steadier.",
+        "Correct the bias of Adam's moments, which the original does not do. "
+        "The first hundreds of steps are then several times smaller, and "
+        "training on few examples is steadier.",
         of_training=True,
     )
     layerwise_learning_rate_decay: float = _flag(
         1.0,
-        "Share of its learning rate that a layer hands down to the one below "
-        "(Howard & Ruder 2018): of K blocks number k, from 0, has it to the "
-        "power of K - k, the embeddings to the power of K + 1. E.g. 0.9; 1 "
-        "gives all layers one rate.",
+        "Factor of the learning rate from each layer to the one below (Howard "
+        "& Ruder 2018). Of K blocks, block k (from 0) has it to the power of "
+        "K - k, the embeddings to the power of K + 1. E.g. 0.9; 1 gives all "
+        "layers one rate.",
         described.LAYER_SHARE,
         of_training=True,
     )
     reinit_top_layers: int = _flag(
         0,
-        "Begin with so many of the checkpoint's last blocks, and the pooler, "
-        "newly made (Zhang et al. 2020). Not with blocks that "
-        "--freeze_lower_layers names.",
+        "Initialise this many of the checkpoint's last blocks, and the pooler, "
+        "anew (Zhang et al. 2020). Not with blocks that --freeze_lower_layers "
+        "names.",
         described.NOT_NEGATIVE,
         of_training=True,
     )
     freeze_lower_layers: int | None = _flag(
         None,
-        "Leave the embeddings and so many of the first blocks as the "
+        "Leave the embeddings and this many of the first blocks as the "
         "checkpoint has them. Default: all are trained.",
         described.NOT_NEGATIVE,
         of_training=True,
@@ -185,23 +188,23 @@ class FineTuningConfig:
     keep_best: bool = _flag(
         False,
         "With --do_train --do_eval: keep the model of the epoch that scored "
-        "highest in the task's first score. Default: the last epoch's, as the "
-        "original.",
+        "highest in the task's first score. Default: the last epoch's, as in "
+        "the original.",
         of_training=True,
     )
     early_stopping_epochs: int | None = _flag(
         None,
-        "With --do_train --do_eval: stop after so many epochs without a "
-        "better score. The learning rate falls as if there were no such stop.",
+        "With --do_train --do_eval: stop after this many epochs without a "
+        "better score. The learning rate follows the full schedule until then.",
         described.POSITIVE,
         of_training=True,
     )
     calibrate: bool = _flag(
         False,
         "With --do_eval: fit a temperature on the development set, so that "
-        "probabilities are right as often as they say (Guo et al. 2017), and "
-        "keep it with the model: predictions and exports then have it. Of "
-        "classes, several labels and multiple choice.",
+        "predictions are right as often as their probabilities say (Guo et al. "
+        "2017), and keep it with the model. Predictions and exports then use "
+        "it. For classification, several labels and multiple choice.",
     )
     save_checkpoints_steps: int = _flag(
         1000,
@@ -211,8 +214,8 @@ class FineTuningConfig:
     )
     iterations_per_loop: int = _flag(
         1000,
-        "Most steps between two lines of the log; there is one at least every "
-        "30 seconds.",
+        "Most steps between two log lines; there is a line at least every 30 "
+        "seconds.",
         described.POSITIVE,
     )
     random_seed: int = _flag(
@@ -225,7 +228,7 @@ class FineTuningConfig:
     def __post_init__(self):
         if not self.output_dir:
             raise ValueError("--output_dir must be given.")
-        # Before it is asked whether values are true.
+        # First: the checks below rely on the types.
         described.check(self)
         if not (self.do_train or self.do_eval or self.do_predict):
             raise ValueError(
@@ -245,7 +248,7 @@ class FineTuningConfig:
                 )
 
     def of_training(self) -> dict[str, Any]:
-        """Returns {name: value} of what a resumed training must repeat."""
+        """Returns {name: value} that a resumed training must have, too."""
         return {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)

@@ -1,4 +1,4 @@
-"""A student that learns a task from a teacher that was tuned to it."""
+"""Tunes a student to a task with a teacher that was tuned to it."""
 
 import dataclasses
 import json
@@ -30,10 +30,10 @@ from bert_tf.tuning.config import FineTuningConfig
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TwoTokenizers:
-    """Training batches of texts, with a teacher's own model inputs.
+    """Training batches of texts, with separate model inputs for a teacher.
 
-    Both sources have the same examples in the same order, which is a function
-    of seed and epoch.
+    Both sources have the same examples in the same order, which depends only
+    on seed and epoch.
 
     Args:
         student, teacher: The sources, each with its own preprocessor.
@@ -66,21 +66,21 @@ class TwoTokenizers:
 class DistillationRun(tuning_run.Run):
     """A `Run` whose model learns from a teacher.
 
-    It runs through `training.loop`; the model that is evaluated, saved and
+    It runs through `training.loop`. The model that is evaluated, saved and
     kept is the student.
 
     Args:
         config: A `FineTuningConfig`, with `do_train`.
-        task: The `Task`, to which the teacher is tuned.
-        examples, strategy, dtype_policy, dataset: As of `Run`.
+        task: The `Task` to which the teacher is tuned.
+        examples, strategy, dtype_policy, dataset: As for `Run`.
         teaching: The `Teaching`.
 
     Raises:
-        ValueError: Also if the two models have different tokenizers where a
-            loss needs one, the teacher has no head for the task, it is a
-            task that no student learns, a loss is of what the student's blocks
-            are to forget, or epochs are to be compared whose losses do not
-            reach the head.
+        ValueError: Also if a loss needs one tokenizer and the two models have
+            different ones, if the teacher has no head for the task, if no
+            student can learn the task, if a loss needs what the student's
+            rematerialised blocks forget, or if epochs are to be compared and
+            no loss reaches the head.
     """
 
     def __init__(
@@ -109,7 +109,8 @@ class DistillationRun(tuning_run.Run):
         self._teaching = teaching
         super().__init__(
             config,
-            # What the teacher's set chose is of the teacher's weights.
+            # Values chosen on a development set suit only the teacher's
+            # weights.
             task.uncalibrated(),
             examples,
             strategy,
@@ -120,14 +121,14 @@ class DistillationRun(tuning_run.Run):
         self._facts |= teaching.facts(self._teacher)
         if not teaching.lesson.asks_teacher:
             return
-        # Looks at the length, too.
+        # This also checks the length against the teacher's.
         preprocessor = teaching.teacher.preprocessor(config.max_seq_length)
         if not teaching.has_one_tokenizer:
             if config.bucket_window_batches:
                 raise ValueError(
-                    "--bucket_window_batches must not be given where teacher "
-                    "and student have different tokenizers: they would sort "
-                    "the examples differently."
+                    "--bucket_window_batches must not be given if teacher and "
+                    "student have different tokenizers: they would sort the "
+                    "examples differently."
                 )
             source = self.sources[TRAIN]
             assert isinstance(source, TextSource)
@@ -163,7 +164,7 @@ class DistillationRun(tuning_run.Run):
             )
             return manifest.text_sha256(json.dumps(parts))
 
-        # Where the two differ, the student's tells nothing of it.
+        # If the two differ, the student's hash does not cover the teacher's.
         return {checkpointing.TEACHER_TOKENIZER_HASH: teacher_hash}
 
     def _begin_anew(self):
@@ -195,7 +196,7 @@ class DistillationRun(tuning_run.Run):
 
 
 def _check_head(lesson, config):
-    """Refuses to compare epochs by a head that is not trained, and warns."""
+    """Warns of a head that is not trained; refuses to compare epochs by it."""
     if lesson.has(lesson_lib.SOFT_TARGETS, lesson_lib.LABELS):
         return
     for name in ("keep_best", "early_stopping_epochs"):
@@ -203,12 +204,12 @@ def _check_head(lesson, config):
             raise ValueError(
                 f"--{name} must be given with one of the losses "
                 f"{lesson_lib.SOFT_TARGETS}, {lesson_lib.LABELS}: the others "
-                "do not train the head, and so no score tells the better "
-                f"epoch. Received: losses={', '.join(lesson.losses)}."
+                "do not train the head, so no score tells which epoch is "
+                f"better. Received: losses={', '.join(lesson.losses)}."
             )
     logging.warning(
         "The head is not trained: none of the losses %s reaches it. Scores "
-        "tell little. Train it next, from this student's folder, with the "
+        "mean little. Train it next, from this student's folder, with the "
         "losses %s or %s.",
         ", ".join(lesson.losses),
         lesson_lib.SOFT_TARGETS,
@@ -223,9 +224,9 @@ def objective_of(
 
     Args:
         task: The `Task`.
-        lesson: The `Lesson`, of the two models. The outputs are those of
+        lesson: The `Lesson`, made for the two models. The outputs are those of
             their `Distiller`.
-        left_to_right: Whether the two go so.
+        left_to_right: Whether the two models read from left to right.
     """
 
     def soft_losses(logits, teacher_logits, batch):

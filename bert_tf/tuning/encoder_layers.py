@@ -1,4 +1,4 @@
-"""Layers of the encoder that are not trained, or begin anew."""
+"""Freezes layers of the encoder, or initialises them anew."""
 
 from bert_tf.models.encoder import BertEncoder
 
@@ -10,8 +10,8 @@ def freeze_lower_layers(encoder: BertEncoder, num_layers: int | None) -> None:
 
     Args:
         encoder: A `BertEncoder`.
-        num_layers: Blocks, counted from the first, that are not trained, nor
-            are the embeddings; None for none.
+        num_layers: Number of first blocks that are not trained. The embeddings
+            are not trained either. None to train everything.
 
     Raises:
         ValueError: If there are fewer blocks.
@@ -26,13 +26,14 @@ def freeze_lower_layers(encoder: BertEncoder, num_layers: int | None) -> None:
 def reinit_top_layers(encoder: BertEncoder, num_layers: int) -> None:
     """Gives layers new values, as if they had not been pre-trained.
 
-    The last blocks are bent towards pre-training's tasks; on few examples it
-    helps to begin anew there (Zhang et al. 2020, arXiv 2006.05987, section 5).
+    The last blocks specialise in the pre-training tasks. With few examples it
+    helps to initialise them anew (Zhang et al. 2020, arXiv 2006.05987,
+    section 5).
 
     Args:
         encoder: A `BertEncoder`.
-        num_layers: Blocks, counted from the last, and with one or more of
-            them the pooler.
+        num_layers: Number of last blocks. If it is not 0, the pooler gets new
+            values, too.
 
     Raises:
         ValueError: If there are fewer blocks, or one of them is not trained.
@@ -59,10 +60,10 @@ def check(
     """Raises `ValueError`, naming the flags, if a model has no such layers.
 
     Args:
-        num_blocks: Of the model.
-        freeze_lower_layers: As of `freeze_lower_layers`; None for none.
-        reinit_top_layers: As of `reinit_top_layers`. No layer may be both:
-            new values that are never trained.
+        num_blocks: Number of the model's blocks.
+        freeze_lower_layers: `num_layers` of `freeze_lower_layers`.
+        reinit_top_layers: `num_layers` of `reinit_top_layers`. No block may be
+            both: its new values would never be trained.
     """
     for flag, num_layers in (
         ("freeze_lower_layers", freeze_lower_layers or 0),
@@ -76,8 +77,8 @@ def check(
     if (freeze_lower_layers or 0) + reinit_top_layers > num_blocks:
         raise ValueError(
             "--freeze_lower_layers and --reinit_top_layers must together be "
-            f"at most {num_blocks}, the model's layers: one that begins anew "
-            "must be trained. Received: "
+            f"at most {num_blocks}, the model's layers: a layer with new "
+            "values must be trained. Received: "
             f"--freeze_lower_layers={freeze_lower_layers}, "
             f"--reinit_top_layers={reinit_top_layers}."
         )

@@ -1,8 +1,9 @@
 """Tunes a model to a task by `keras.Model.fit`.
 
-`fit` takes what `training.loop.train` takes, keeps the same state and makes
-the same steps from the same batches: a run may go on under the other. It goes
-where `keras.Model.fit` goes, on one device and on mirrored ones.
+`fit` takes the same arguments as `training.loop.train`, keeps the same state
+and makes the same steps from the same batches, so a run may be resumed with the
+other. It works where `keras.Model.fit` does: on one device and on mirrored
+ones.
 """
 
 import math
@@ -29,9 +30,8 @@ def epoch_ends(
 ) -> list[int]:
     """Returns the steps at which an epoch is over, and the last step.
 
-    They are counted as in google-research/bert: the batches run on from one
-    epoch into the next, so that the last step of the run leaves out less than
-    a batch.
+    They are counted as in google-research/bert. Batches run on from one epoch
+    into the next, so the whole run leaves out less than one batch.
 
     Raises:
         ValueError: If there is less than one step.
@@ -78,31 +78,31 @@ def fit(
         strategy: A `tf.distribute.Strategy` of one device or mirrored ones.
         on_save: If given, called after each checkpoint, without arguments.
         end: The step to stop at; None for the last.
-        history: A list that what is logged is appended to, so that it is
-            there when training stops; None for a new one.
-        set_seeds: What `randomness.compile_set_seeds` returned of the model,
-            the config and the strategy, not to trace it again; None to
-            compile it.
+        history: A list to append the reports to, so that they are not lost if
+            training stops with an error; None for a new list.
+        set_seeds: What `randomness.compile_set_seeds` returned for the model,
+            the config's seed and the strategy. It avoids tracing again. None
+            to compile it here.
 
     Returns:
-        What was logged: a list of {name: float}, with `step` in each. Loss
-        and accuracy are means over the steps since the line before;
-        `learning_rate` is that of the step to come. TensorBoard has the
-        speed too.
+        The reports that were logged: a list of {name: float}, with `step` in
+        each. Loss and accuracy are means over the steps since the report
+        before; `learning_rate` is that of the next step. TensorBoard also has
+        the speed.
 
     Raises:
         training.health.NotFiniteError: If the loss is not finite; the message
             names the steps. They are not saved.
         training.preemption.PreemptedError: After SIGTERM or Ctrl-C, when the
             state has been saved.
-        ValueError: If the batch size is no multiple of the replicas.
+        ValueError: If the batch size is no multiple of the number of replicas.
     """
     if history is None:
         history = []
     if end is None:
         end = config.num_train_steps
     if state.step >= end:
-        # The run may have ended in its last save.
+        # The run may have been killed during its last save.
         state.prune()
         return history
     model = state.model
@@ -151,7 +151,7 @@ def fit(
                 )
             ],
         )
-        # At the last of these steps, or while it was saved.
+        # The signal came in the last of these steps, or while it was saved.
         if told_to_stop.is_set() and state.step < config.num_train_steps:
             raise preemption.stopped(
                 told_to_stop, state.step, config.num_train_steps
@@ -160,14 +160,14 @@ def fit(
 
 
 def _as_inputs_and_labels(batch):
-    """Splits a batch of a source to what `keras.Model.fit` takes."""
+    """Splits a batch into the inputs and labels for `keras.Model.fit`."""
     names = (*features.MODEL_INPUTS, *features.PASSAGE_INPUTS)
     inputs = {name: batch[name] for name in names if name in batch}
     return inputs, batch[features.LABELS]
 
 
 class _KeepState(keras.callbacks.Callback):
-    """Does in `fit` what `training.loop.train` does round its steps."""
+    """Does in `fit` what `training.loop.train` does around its steps."""
 
     def __init__(
         self, state, config, end, set_seeds, save, history, told_to_stop, bar
@@ -182,11 +182,11 @@ class _KeepState(keras.callbacks.Callback):
         self._told_to_stop = told_to_stop
         self._bar = bar
         self._first_step = state.step
-        # Keras's values at the last line of the log, and their step.
+        # Keras's values at the last report, and the step of that.
         self._reported: tuple[dict[str, float], int] = ({}, state.step)
         self._timer = progress.Timer()
         self._line = progress_bar.Interval(progress.SECONDS_PER_REPORT)
-        # A new run shows soon that it can save.
+        # A new run saves early, to show that it can.
         self._is_unsaved = state.step == 0
         self._first_save = progress_bar.Interval(progress.SECONDS_PER_REPORT)
 
@@ -199,7 +199,7 @@ class _KeepState(keras.callbacks.Callback):
         state.example += config.train_batch_size
         self._timer.called(1, 0.0)
         is_last = state.step == self._end
-        # Asked once: the signal may come between the two uses.
+        # Read once: the signal may come between the two uses.
         stops = self._told_to_stop.is_set() and not is_last
         saves = (
             is_last
@@ -228,12 +228,12 @@ class _KeepState(keras.callbacks.Callback):
         """Reports the steps since the last report.
 
         Args:
-            logs: Keras's, {name: scalar}: means since `fit` began.
-            is_due: Whether the steps ask for it, and not the clock alone.
+            logs: Keras's {name: scalar}, means since `fit` began.
+            is_due: Whether the report is due by its step, not by the clock.
         """
         state, config = self._state, self._config
         logs = {name: float(value) for name, value in logs.items()}
-        # Once not finite, they stay so.
+        # Once a mean is not finite, it stays so.
         if not math.isfinite(logs["loss"]):
             raise health.NotFiniteError(
                 f"The loss is not finite in steps {self._reported[1]} to "
@@ -245,7 +245,7 @@ class _KeepState(keras.callbacks.Callback):
         report = {
             "step": state.step,
             **means,
-            # On several devices it is a variable of theirs.
+            # On several devices it is a distributed variable.
             "learning_rate": float(tf.identity(state.optimizer.learning_rate)),
         }
         self._history.append(report)
@@ -269,7 +269,7 @@ class _KeepState(keras.callbacks.Callback):
         self._line.restart()
 
     def _since_last_report(self, logs):
-        """Returns means since the last report, from those since the start."""
+        """Returns means since the last report, from means since the start."""
         before, step = self._reported
         self._reported = (logs, self._state.step)
         num_before = step - self._first_step

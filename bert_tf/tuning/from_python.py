@@ -1,4 +1,4 @@
-"""What the fine-tuning programs do, from Python."""
+"""Fine-tuning from Python, as the programs do it."""
 
 import contextlib
 import dataclasses
@@ -23,11 +23,11 @@ from bert_tf.training import strategy as strategies
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
 
-# What a tuned folder need not repeat: columns of the caller's table, scores
-# of any choice, and the classes, which may be in another order there.
+# Fields that may differ from the tuned folder's: the columns of the caller's
+# table, the classes, whose order may differ, and the scores.
 _OF_THE_CALLER = ("text_features", "labels", "metrics")
-# Fields of a `FineTuningConfig` that other arguments tell: `start`, `train`,
-# `dev` and `test`.
+# Fields of a `FineTuningConfig` that `output_dir`, `start`, `train`, `dev` and
+# `test` set.
 _TOLD = ("output_dir", "init_checkpoint", "do_train", "do_eval", "do_predict")
 _HYPER_PARAMETERS = tuple(
     field.name
@@ -52,22 +52,22 @@ def run(
 ) -> tuning_run.Run:
     """Tunes a model, evaluates it and predicts, as the programs do.
 
-    The output folder gets what a program writes there: the model with its
-    task.json, the state of the training, eval_results.txt, report.md, the
-    predictions. Called again the same it resumes a training that was stopped.
-    It logs how far it is, as the programs do: absl's verbosity is INFO while it
+    It writes into the output folder what a program writes there: the model with
+    its task.json, the state of the training, eval_results.txt, report.md and
+    the predictions. If a training was stopped, the same call resumes it. It
+    logs its progress as the programs do: absl's verbosity is INFO while it
     runs, unless it was set (`absl.logging.set_verbosity`).
 
     Data are a table: a pandas DataFrame, a dictionary of lists, a
-    `tf.data.Dataset` of dictionaries, one an example, or the path of a .jsonl
-    or .parquet file. Its columns, of which a set to predict needs no labels:
+    `tf.data.Dataset` of dictionaries (one per example), or the path of a .jsonl
+    or .parquet file. These are its columns; a set to predict needs no labels:
 
         ClassificationTask  its `text_features`, and `label`
         MultiLabelTask      its `text_features`, and `labels`, a list of names
         TaggingTask         `words` and `tags`, lists of strings
         MultipleChoiceTask  `context`, `choices`, a list of strings, and
-                            `label`, the number of one; there may be a
-                            `question`, with which each choice then begins
+                            `label`, the number of a choice; if there is a
+                            `question`, it is put before each choice
         RerankingTask       `query`, `text` and `label`, 1 or 0; or `query`,
                             `positive` and `negatives`, a list of strings
         RetrievalTask       `query`, `positive` and any `negative...`; or
@@ -76,30 +76,31 @@ def run(
         SquadTask           `id`, `context`, `question`, and `answers`, each
                             {"text": [...], "answer_start": [...]}
 
-    Texts with labels are read from .csv and .tsv files with a header too. The
-    others take the path of what their programs read: a file of tagged words,
-    SWAG's or CODAH's file, RACE's folder, SQuAD's JSON.
+    Texts with labels may also be in .csv and .tsv files with a header. The
+    other tasks also take the path of what their programs read: a file of tagged
+    words, SWAG's or CODAH's file, RACE's folder, SQuAD's JSON.
 
     Args:
         task: A `Task`.
         output_dir: The folder.
-        train: What to train on; without it the tuned model of the output
-            folder, or else of `start`, is taken, which must be tuned to this
-            task. Fields of the task that are left at their defaults, e.g. the
+        train: Examples to train on, a table or the path of a file as described
+            above. To resume, give the same examples in the same order. Without
+            `train`, the tuned model of the output folder or, if there is none,
+            of `start` is used. It must be tuned to this task. Fields of the
+            task that are left at their defaults, e.g. the
             `null_score_diff_threshold` of a `SquadTask`, are then as the
-            folder has them. It is a table or the path of a file, as described
-            above. To resume, give the same examples in the same order.
-        dev: What to evaluate on: with `train` after every epoch.
-        test: What to predict; it needs no labels.
+            folder has them.
+        dev: Examples to evaluate on, with `train` after every epoch.
+        test: Examples to predict; they need no labels.
         start: A model folder (of bert_tf or Hugging Face) or a release of
             Google's; None for random weights.
-        metrics: Names of scores instead of the task's own, for a
-            `ClassificationTask` or a `MultiLabelTask`; by the first one epochs
-            are compared.
-        label_column: Name of the labels' column, if another than the task's.
+        metrics: Names of scores to use instead of the task's own, for a
+            `ClassificationTask` or a `MultiLabelTask`. Epochs are compared by
+            the first one.
+        label_column: Name of the labels' column, if it is not the task's.
         strategy: A `tf.distribute.Strategy`; None for one device.
         mixed_precision: See `training.strategy.dtype_policy`.
-        **hyper_parameters: Of `tuning.config.FineTuningConfig`, which are the
+        **hyper_parameters: Fields of `tuning.config.FineTuningConfig`, i.e. the
             programs' flags: `learning_rate`, `num_train_epochs`, `keep_best`,
             `max_seq_length` and so on, with the programs' defaults.
 
@@ -108,9 +109,8 @@ def run(
         `dev`), and its `answers`.
 
     Raises:
-        ValueError: If a value is out of its range, files or data are not as
-            they must be, or the folder holds another training, or is tuned
-            to another task.
+        ValueError: If a value is out of its range, files or data are invalid,
+            or the folder holds another training or is tuned to another task.
         training.preemption.PreemptedError: After SIGTERM or Ctrl-C, when the
             state has been saved.
 
@@ -200,15 +200,15 @@ def _check_arguments(
     strategy,
     hyper_parameters,
 ):
-    """Raises `ValueError` where arguments of `run` are of no use together.
+    """Raises `ValueError` if arguments of `run` do not fit together.
 
-    What the config and the task check of their own is not checked here.
+    The config and the task check the rest themselves.
     """
     if not isinstance(task, Task):
         raise ValueError(
             f"`task` must be a Task. Received: {type(task).__name__}."
         )
-    # Of None there would be a folder called so.
+    # `None` would become a folder called "None".
     files.check_path("output_dir", output_dir)
     if start is not None:
         files.check_path("start", start)
@@ -227,14 +227,14 @@ def _check_arguments(
         )
     if train is None and dev is None and test is None:
         raise ValueError("One of `train`, `dev` and `test` must be given.")
-    # In the words of Python; the config would name flags.
+    # In terms of these arguments; the config's messages would name flags.
     for name, wanted in (
         ("keep_best", {"train": train, "dev": dev}),
         ("early_stopping_epochs", {"train": train, "dev": dev}),
         ("calibrate", {"dev": dev}),
     ):
         value = hyper_parameters.get(name)
-        # What is of another type the config names.
+        # The config reports values of another type.
         is_given = type(value) in (bool, int) and value
         if is_given and any(data is None for data in wanted.values()):
             names = " and ".join(f"`{each}`" for each in wanted)
@@ -258,12 +258,12 @@ def _with_metrics(task, metrics):
     """Returns the task with other scores than its own."""
     if "metrics" not in {field.name for field in dataclasses.fields(task)}:
         raise ValueError(
-            "`metrics` must be given with a ClassificationTask or a "
-            "MultiLabelTask alone. Received: metrics="
+            "`metrics` must be given only with a ClassificationTask or a "
+            "MultiLabelTask. Received: metrics="
             f"{files.shortened(metrics)} with a {type(task).__name__}."
         )
-    # Whatever has an order, e.g. the keys of a dictionary. Others the task
-    # refuses, and a string, whose letters would be names.
+    # Any iterable will do, e.g. the keys of a dictionary. The task refuses
+    # anything else, and a string, whose letters would be taken for names.
     is_text = isinstance(metrics, str | bytes)
     if isinstance(metrics, Iterable) and not is_text:
         metrics = tuple(metrics)
@@ -285,16 +285,16 @@ def _progress_logged():
 
 
 def _as_tuned(task, folder):
-    """Returns the task with what the folder of its model tells of it.
+    """Returns the task, completed from the folder of its model.
 
     Args:
-        task: The caller's. Its fields that are at their defaults become the
-            folder's. A folder that transformers wrote tells nothing.
+        task: The caller's task. Its fields that are at their defaults become
+            the folder's. A folder that transformers wrote changes nothing.
         folder: A model folder.
 
     Raises:
-        ValueError: If the folder was tuned to a task of another family, or
-            of another name, scheme and so on; it names both.
+        ValueError: If the folder was tuned to a task of another family, name,
+            scheme and so on; the message names both.
     """
     values = model_folder.read_task(folder)
     if values is None:

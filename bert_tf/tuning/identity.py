@@ -13,9 +13,9 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.training import checkpointing
 
-# A resumed run may have more of them than it began with.
+# A resumed run may have more epochs than it began with.
 EPOCHS = "num_train_epochs"
-# Of examples: where they are from, which the model does not see.
+# Fields of examples that say where they are from, which no model sees.
 _OF_THE_FILE = ("path", "lines", "line_indices", "separator", "has_header")
 
 
@@ -24,7 +24,7 @@ def examples_hash(examples: Any) -> str:
 
     Args:
         examples: A dataclass of strings, numbers, arrays, and tuples and lists
-            of them.
+            of these.
     """
 
     def plain(value):
@@ -41,7 +41,7 @@ def examples_hash(examples: Any) -> str:
 
 
 def tokenizer_hash(tokenizer: Spec) -> str:
-    """Returns the SHA-256 of a tokenizer without its case, hexadecimal."""
+    """Returns the SHA-256 of a tokenizer, hexadecimal; ignores lower-casing."""
     text = json.dumps(
         [tokenizer.vocabulary.to_text(), tokenizer_files.describe(tokenizer)]
     )
@@ -58,16 +58,16 @@ def check_same(
 
     Args:
         output_dir: The folder.
-        found: What it was begun with, {name: value}.
+        found: What the training there was begun with, {name: value}.
         flags: {name of a flag: JSON-able value}.
-        others: {name: JSON-able value} of what no one flag tells.
+        others: {name: JSON-able value} of what no single flag sets.
 
     Raises:
-        ValueError: If it is no fine-tuning, or was begun with anything else,
-            other than fewer epochs.
+        ValueError: If it is no fine-tuning, or was begun with different values.
+            Only the number of epochs may have been smaller.
     """
     checkpointing.check_kind(output_dir, found, others)
-    # As JSON has it: lists for tuples.
+    # As JSON returns them: lists instead of tuples.
     wanted = json.loads(json.dumps(flags | others))
     differences = []
     for name in sorted(found.keys() | wanted.keys()):
@@ -87,7 +87,7 @@ def check_same(
     if differences:
         raise ValueError(
             f"{output_dir} holds a training that was begun with other "
-            f"settings: {'; '.join(differences)}. Give the same as then to "
+            f"settings: {'; '.join(differences)}. Give the same settings to "
             "resume it, or another --output_dir to begin anew. "
-            f"--{EPOCHS} alone may be raised."
+            f"Only --{EPOCHS} may be raised."
         )

@@ -1,4 +1,4 @@
-"""A model's outputs for every example of a source."""
+"""Computes a model's outputs for every example of a source."""
 
 import keras
 import numpy as np
@@ -21,8 +21,8 @@ class Predictor:
     ) -> None:
         self._strategy = strategy
 
-        # It takes the iterator, whose type is always the same: batches of
-        # several lengths are then one trace.
+        # It takes the iterator, whose type is always the same, so that it is
+        # traced only once for batches of different lengths.
         @tf.function(autograph=False)
         def run_step(iterator):
             return strategy.run(
@@ -54,10 +54,10 @@ class Predictor:
                     self._run_step(iterator), axis=0
                 ).numpy()
                 if outputs is None:
-                    # Filled in place: joining the batches would hold all twice,
-                    # which is gigabytes for taggers and spans.
+                    # Filled in place: joining the batches would hold them all
+                    # twice, which is gigabytes for taggers and spans.
                     outputs = np.empty((count, *rows.shape[1:]), rows.dtype)
-                # The last batch is filled up.
+                # The last batch is padded with extra rows.
                 outputs[start : start + len(rows)] = rows[: count - start]
         return outputs
 

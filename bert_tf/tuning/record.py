@@ -1,4 +1,4 @@
-"""What a training has shown: its losses, and its scores epoch by epoch."""
+"""The record of a training: its losses, and its scores by epoch."""
 
 import json
 import numbers
@@ -15,18 +15,18 @@ class EpochRecord:
 
     Args:
         folder: The folder of the training's state.
-        main_metric: The result by which epochs are compared: the more the
-            better, and of equal ones the first is best.
-        step: The step that the training goes on from. What was recorded of
-            later ones is dropped, as they are made again.
+        main_metric: The result by which epochs are compared. Higher is better;
+            the first of equal epochs is the best.
+        step: The step from which the training resumes. Records of later steps
+            are dropped, as these steps are made again.
 
     Attributes:
         training: A list of {name: float}, with `step` and `loss` in each.
         evaluations: A list of {name: float}, with `epoch` and `global_step`
             in each.
-        model_step: The step of the model in the output folder, where it is
-            the last epoch's; None before there is one. A training that goes on
-            has later checkpoints before it has a later model.
+        model_step: The step of the model in the output folder, if it is the
+            last epoch's; None before there is one. A resumed training has
+            later checkpoints before it has a later model.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class EpochRecord:
                 for results in values["evaluations"]
                 if results["global_step"] <= step
             ]
-            # Older releases did not tell it.
+            # Older releases did not write it.
             self.model_step = values.get("model_step")
         except (AttributeError, KeyError, TypeError) as error:
             raise self._no_record() from error
@@ -65,20 +65,19 @@ class EpochRecord:
     def check_evaluated(self, ends: Sequence[int], step: int) -> None:
         """Checks that every finished epoch has a score.
 
-        For a training that compares its epochs: the next one would else count
-        as the best, and replace the model that was kept.
+        For a training that compares its epochs. Otherwise the next epoch would
+        count as the best and replace the model that was kept.
 
         Args:
             ends: The steps at which epochs end.
-            step: The step that the training goes on from. The epoch that ends
-                with it may not have been evaluated.
+            step: The step from which the training resumes. The epoch that ends
+                with it may not have been evaluated yet.
 
         Raises:
-            ValueError: If there is one that is not, or of which the record
-                lacks the `main_metric`.
+            ValueError: If an epoch has no results, or none for `main_metric`.
         """
         for results in self.evaluations:
-            # Now, and not at the end of the next epoch.
+            # Raises now, not at the end of the next epoch.
             self._score(results)
         found = {results["global_step"] for results in self.evaluations}
         missing = [end for end in ends if end < step and end not in found]
@@ -91,7 +90,7 @@ class EpochRecord:
             )
 
     def add(self, epoch: int, results: dict[str, float]) -> None:
-        """Notes the results of an epoch, instead of any that are there."""
+        """Adds an epoch's results; drops others of the same or later steps."""
         self.evaluations = [
             earlier
             for earlier in self.evaluations
@@ -111,7 +110,7 @@ class EpochRecord:
 
     def _score(self, results):
         score = results.get(self._main_metric)
-        # A task of one's own may return NumPy's.
+        # A user's task may return NumPy numbers.
         is_number = isinstance(score, numbers.Real)
         if not is_number or isinstance(score, bool):
             raise self._no_record()
@@ -119,7 +118,7 @@ class EpochRecord:
 
     @property
     def num_without_gain(self) -> int:
-        """Number of the last epochs that were no better than one before."""
+        """Number of epochs since the best one."""
         if not self.evaluations:
             return 0
         steps = [results["global_step"] for results in self.evaluations]
@@ -133,7 +132,7 @@ class EpochRecord:
         return None
 
     def write(self) -> None:
-        """Writes the record, whole or not at all."""
+        """Writes the record: the whole file or nothing."""
         values: dict[str, Any] = {
             "training": self.training,
             "evaluations": self.evaluations,

@@ -1,6 +1,6 @@
-"""report.md: what a training came to, for people who look before they read.
+"""report.md: the results of a training at a glance.
 
-A program calls `write` with sections of its task's own, of Markdown; see
+A program calls `write` with its task's own Markdown sections; see
 `tasks.tables`. The curves are in curves.png, drawn by matplotlib, which the
 extra bert_tf[report] installs.
 """
@@ -22,7 +22,7 @@ from bert_tf.tuning.record import EpochRecord
 
 REPORT_FILE = "report.md"
 CURVES_FILE = "curves.png"
-# What is no score.
+# Results that are no scores.
 _STEPS_AND_LOSSES = {"epoch", "global_step", "loss", "eval_loss"}
 
 
@@ -35,17 +35,17 @@ def write(
     sections: Iterable[tuple[str, str]],
     scores: Collection[str] | None = None,
 ) -> None:
-    """Writes report.md, and curves.png where there was a training.
+    """Writes report.md, and curves.png if there was a training.
 
     Args:
         folder: The output folder.
         title: Its heading.
-        results: {name: float} of the evaluation of the kept model.
+        results: {name: float} of the kept model's evaluation.
         record: The `EpochRecord` of its training.
         settings: {name: value}, the hyper-parameters.
         sections: A list of (heading, Markdown).
-        scores: Which of the results to show beside steps and losses, where
-            the sections tell of the others. All if None.
+        scores: Names of the results to show beside steps and losses, if the
+            sections show the others; None for all.
     """
     results, *evaluations = (
         shown_results(values, scores)
@@ -62,7 +62,7 @@ def write(
         parts += [f"## {heading}", text]
     rows = [(name, settings[name]) for name in settings]
     parts += ["## Settings", table(("setting", "value"), rows)]
-    # As Python was called, so that it may be called so again.
+    # The command as it was given, so that it can be repeated.
     command = shlex.join(["python", *sys.orig_argv[1:]])
     parts += ["## Command", f"```\n{command}\n```"]
     path = os.path.join(folder, REPORT_FILE)
@@ -92,7 +92,7 @@ def _epochs_table(evaluations):
 
 
 def _curves(folder, training, evaluations):
-    """Draws the curves; returns the lines that show or excuse them."""
+    """Draws the curves; returns Markdown that shows them or says why not."""
     try:
         from matplotlib import figure
         from matplotlib import ticker
@@ -119,7 +119,7 @@ def _curves(folder, training, evaluations):
     losses.legend()
     shown = set(evaluations[0]) if evaluations else set()
     for name in sorted(shown - _STEPS_AND_LOSSES):
-        # Scores between 0 and 1, or of 100: counts are no curves.
+        # Only scores up to 1 or up to 100: counts make no useful curve.
         values = [results[name] for results in evaluations]
         if max(map(abs, values)) <= 100:
             steps, _ = _curve(evaluations, "global_step", name)

@@ -1,6 +1,6 @@
-"""The temperature of a tuned model: fitted, kept, and told of.
+"""Fits, keeps and reports the temperature of a tuned model.
 
-What it is, and how it is fitted, is in `bert_tf.tasks.calibration`.
+`bert_tf.tasks.calibration` explains what it is and how it is fitted.
 """
 
 import numpy as np
@@ -17,22 +17,22 @@ def fit(task: Task, logits: np.ndarray, labels: np.ndarray) -> tuple[Task, str]:
     Args:
         task: The `Task`.
         logits: Its answers to the set.
-        labels: Those of the set.
+        labels: The labels of the set.
 
     Returns:
-        The task with that temperature, or with its own if the set tells none,
-        and what a report is to say of it.
+        The task with that temperature, or with its own if none can be fitted,
+        and a sentence about it for the report.
     """
     try:
         temperature = calibration.fit_temperature(logits, labels)
     except calibration.CalibrationError as error:
         logging.warning(
-            "The development set tells no temperature: %s. It is %.4g, as "
-            "before.",
+            "No temperature can be fitted on the development set: %s. It stays "
+            "%.4g.",
             error,
             task.temperature,
         )
-        return task, f"**The set tells no temperature: {error}.**"
+        return task, f"**No temperature can be fitted on this set: {error}.**"
     told = (
         f"The temperature is fitted on this set ({len(labels):,} "
         "examples): on others the error will be larger."
@@ -41,7 +41,7 @@ def fit(task: Task, logits: np.ndarray, labels: np.ndarray) -> tuple[Task, str]:
 
 
 def stored(folder: str, task: Task) -> float:
-    """Returns the temperature of the model in a folder, 1 without any."""
+    """Returns the temperature of the model in a folder; 1 if it has none."""
     if not task.has_temperature:
         return 1.0
     values = model_folder.read_task(folder) or {}
@@ -49,23 +49,24 @@ def stored(folder: str, task: Task) -> float:
 
 
 def keep(folder: str, output_dir: str, temperature: float) -> None:
-    """Writes a temperature into the folder of a model evaluated alone.
+    """Writes a temperature into a model's folder after an evaluation only.
 
-    A folder that is read alone is not written, and a warning says so.
+    If the folder is not the output folder, or was not tuned here, it is not
+    changed, and a warning says so.
 
     Args:
-        folder: Of the model.
-        output_dir: What the program writes to.
+        folder: The model's folder.
+        output_dir: The folder that the program writes to.
         temperature: The temperature.
     """
     values = model_folder.read_task(folder)
     if folder == output_dir and values is not None:
         values["temperature"] = temperature
         model_folder.write_task(folder, values)
-        logging.info("%s: has the temperature %.4g now.", folder, temperature)
+        logging.info("%s now has the temperature %.4g.", folder, temperature)
     else:
         logging.warning(
-            "The temperature is of these predictions alone, and not kept "
+            "The temperature is used only for these predictions and not kept "
             "with the model: %s is no folder that this program tuned, or "
             "not --output_dir.",
             folder,
@@ -75,12 +76,12 @@ def keep(folder: str, output_dir: str, temperature: float) -> None:
 def tell(
     logits: np.ndarray, labels: np.ndarray, temperature: float, told: str
 ) -> tuple[dict[str, float], tuple[str, str]]:
-    """Returns what a temperature gives on a development set.
+    """Returns what a temperature achieves on a development set.
 
     Args:
-        logits, labels: As of `fit`.
+        logits, labels: As for `fit`.
         temperature: The temperature.
-        told: What `fit` said of it; "" if it was not fitted here.
+        told: The sentence from `fit`; "" if it was not fitted here.
 
     Returns:
         The results, {name: float}, and a section of the report, (heading,

@@ -1,7 +1,7 @@
-"""How a model is tuned: epochs, evaluations, and what is kept of them.
+"""Tunes a model: epochs, evaluations, and what is kept of them.
 
-All fine-tuning goes through a `Run`. What families of tasks do differently,
-their `Task` tells.
+All fine-tuning goes through a `Run`. A `Task` defines what its family of tasks
+does differently.
 """
 
 import dataclasses
@@ -52,31 +52,32 @@ from bert_tf.tuning.record import EpochRecord
 
 # Called with the name of a set and the answers to it.
 OnPredictions: TypeAlias = Callable[[str, Any], None]
-# Most lengths of training batches for which the step is compiled with XLA.
+# Most different lengths of training batches if XLA compiles the step.
 _NUM_LENGTHS = 4
 
 
 class Run:
-    """A model and a task: what tunes it, evaluates it and predicts with it.
+    """Tunes a model to a task, evaluates it and predicts with it.
 
     Args:
         config: A `FineTuningConfig`.
         task: The `Task`.
-        examples: {split: what the task's source takes}: `TRAIN`, `DEV`, the
-            development sets whose names begin so, and sets to predict under
-            any other name. Without these the development set is predicted.
+        examples: {split: what the task's source takes}. The splits are
+            `TRAIN`, `DEV` and further development sets whose names begin with
+            `DEV`. Sets to predict have any other name; without one, the
+            development set is predicted.
         strategy: The `tf.distribute.Strategy`.
         dtype_policy: Name of the Keras dtype policy.
-        dataset: Name of the set of TensorFlow Datasets that the examples are
-            of, for the model card; None if they are of none.
+        dataset: Name of the TensorFlow Datasets set that the examples come
+            from, for the model card; None if they come from elsewhere.
 
     Attributes:
         start: The `StartingPoint`.
         sources: {split: `Source`}.
         model: The `keras.Model`.
-        answers: {split: the task's answers}, of what was evaluated or
-            predicted last.
-        results: {name: float} of the last evaluation; None before one.
+        answers: {split: the task's answers} from the last evaluation or
+            prediction.
+        results: {name: float} of the last evaluation; None before the first.
 
     Raises:
         ValueError: If the files that a model is made from are missing or
@@ -105,7 +106,7 @@ class Run:
                 f"Received: a task of {task.title!r}."
             )
         if config.do_train:
-            # That of a teacher, or of weights that are there no more.
+            # The task's temperature belongs to a teacher or to old weights.
             task = task.with_temperature(1.0)
         keras.utils.set_random_seed(config.random_seed)
         strategies.log_devices(strategy)
@@ -119,7 +120,7 @@ class Run:
         self.is_chief = strategies.is_chief(strategy)
         folder = tuned_folder(config)
         self.start = self._find_start(folder)
-        # Where the training is that the model is of.
+        # The folder of the training that the model comes from.
         self._folder = folder or config.output_dir
         self.sources: dict[str, Any] = task.make_sources(
             examples,
@@ -129,7 +130,7 @@ class Run:
             window_batches=config.bucket_window_batches,
         )
         if is_compiled and config.do_train:
-            # Every length is compiled by itself.
+            # XLA compiles every length separately.
             self.sources[TRAIN] = dataclasses.replace(
                 self.sources[TRAIN],
                 trim_multiple=math.ceil(config.max_seq_length / _NUM_LENGTHS),
@@ -141,13 +142,13 @@ class Run:
                 strategy.num_replicas_in_sync,
                 is_compiled,
             )
-        # Before its weights are read.
+        # Read the card before the weights.
         self._card = model_folder.read_card(self._folder)
         with strategy.scope():
             self.model = self._make_model(dtype_policy)
             if config.do_train and config.rematerialize:
                 rematerialization.rematerialize(self.model.encoder)
-            # What a training's state is of.
+            # The model whose weights a training's state holds.
             self._trained = self._make_trained(dtype_policy)
         self.answers: dict[str, Any] = {}
         self.results: dict[str, float] | None = None
@@ -155,10 +156,10 @@ class Run:
             task.prediction_model(self.model, config.max_seq_length), strategy
         )
         self._dataset = dataset
-        # Of the weights that were trained and saved.
+        # The step of the weights to save.
         self._step = 0
         self._resumed_at: int | None = None
-        # What else a resumed training must repeat, beside settings.
+        # What a resumed training must also have in common, beside settings.
         self._facts: dict[str, Any] = {}
         self._compares_epochs = bool(
             config.keep_best or config.early_stopping_epochs
@@ -169,7 +170,7 @@ class Run:
         return find_start(self.config, folder)
 
     def _make_model(self, dtype_policy):
-        """Returns the model of the run, in the strategy's scope."""
+        """Returns the model of the run; called in the strategy's scope."""
         make_model = (
             task_folder.new_model
             if self.config.do_train
@@ -178,30 +179,30 @@ class Run:
         return make_model(self.start, self.task, dtype_policy)
 
     def _make_trained(self, dtype_policy):
-        """Returns what is trained: the model, or what holds it and more."""
+        """Returns the model to train, which may be one that holds `model`."""
         del dtype_policy
         return self.model
 
     def _begin_anew(self):
-        """Gives the model what it begins with beside a checkpoint's weights."""
+        """Sets weights of a new training that no checkpoint provides."""
 
     def _told_start(self):
-        """Returns what the log calls what the model begins with."""
+        """Returns what the log calls the starting point of the model."""
         return self.start.init_checkpoint or "from random weights"
 
     def _told_settings(self):
-        """Returns the settings by the names that a reader knows them by."""
+        """Returns the settings, by names that are clear to a reader."""
         return self._settings
 
     def _objective(self):
-        """Returns the `Objective` of what is trained."""
+        """Returns the `Objective` of the training."""
         return self.task.objective()
 
     def execute(self, on_predictions: OnPredictions | None = None) -> None:
-        """Does what `do_train`, `do_eval` and `do_predict` ask for.
+        """Trains, evaluates and predicts, as the config says.
 
         Args:
-            on_predictions: As of `predict`.
+            on_predictions: As for `predict`.
         """
         if self.config.do_train:
             self.tune()
@@ -214,11 +215,11 @@ class Run:
             self.predict(on_predictions)
 
     def _tuned_steps(self):
-        """Returns the steps of the model that the folder holds."""
+        """Returns the step of the model in the folder."""
         begun_with = checkpointing.read_description(self._folder) or {}
         task = self.task
         if begun_with.get("keep_best"):
-            # Whose metrics may be others than those of this evaluation.
+            # Its metrics may differ from those of this evaluation.
             task = task.from_dict(begun_with["task"])
         folder = f"{self._folder}/{checkpointing.FOLDER}"
         record = EpochRecord(folder, task.main_metric, math.inf)
@@ -229,34 +230,34 @@ class Run:
         return checkpointing.trained_steps(self._folder)
 
     def tune(self) -> dict[str, float] | None:
-        """Tunes the model, or resumes that, and saves it in the output folder.
+        """Tunes the model, or resumes tuning, and saves it.
 
-        It runs through `fine_tuning.fit`, and through `training.loop` where
-        `fit` cannot go: both make the same steps and keep the same state. The
-        folder has, as google-research/bert's, the weights of the last step;
-        with `keep_best` those of the epoch of the highest `main_metric`, of
-        equal ones the first, and so has the model in the end. With `do_eval`
-        it is evaluated after every epoch.
+        It runs through `fine_tuning.fit`, or through `training.loop` where
+        `fit` does not work. Both make the same steps and keep the same state.
+        The output folder gets the weights of the last step, as in
+        google-research/bert. With `keep_best`, the folder and finally the model
+        have the weights of the epoch with the highest `main_metric`, the first
+        of equal ones. With `do_eval` the model is evaluated after every epoch.
 
-        A training is resumed with the settings that it was begun with, but for
-        `num_train_epochs`, which may be raised. The learning rate then follows
-        the schedule of all steps that there are now, from the step on that the
-        training is resumed at; the weights are not those of a training that
-        was begun with so many epochs, and a warning says so.
+        A training must be resumed with the settings that it was begun with.
+        Only `num_train_epochs` may be raised: from the step at which the
+        training is resumed, the learning rate then follows the schedule of the
+        new number of steps. The weights are not those of a training that was
+        begun with so many epochs, and a warning says so.
 
         Returns:
-            The results of the evaluation of the weights that the model now
-            has, with their `global_step`; None where it was not evaluated.
+            The results of evaluating the model's final weights, with their
+            `global_step`; None if they were not evaluated.
 
         Raises:
             training.preemption.PreemptedError: After SIGTERM or Ctrl-C, when
                 the state has been saved.
             ValueError: If the output folder holds a training with other
-                settings (the message names them), or has lost the scores of
-                epochs that others are compared with, or the examples make no
-                batch.
+                settings (the message names them), if it has lost scores that
+                the next epochs must be compared with, or if the examples make
+                no batch.
         """
-        # Those of the weights before.
+        # These belong to the old weights.
         self.answers, self.results = {}, None
         config, task = self.config, self.task
         ends = fine_tuning.epoch_ends(
@@ -281,8 +282,8 @@ class Run:
                     results = self.evaluate() | {"global_step": state.step}
                     record.add(epoch, results)
                     _log_results(f"epoch {epoch}/{len(ends)}", results)
-                    # Before the record says so: a run that is killed in
-                    # between does both again.
+                    # Saved before the record is written: a run that is killed
+                    # in between does both again.
                     if config.keep_best and not record.num_without_gain:
                         self._step = state.step
                         self.save()
@@ -315,7 +316,7 @@ class Run:
         best = record.best
         self._step = int(best["global_step"])
         if best["global_step"] != state.step:
-            # The answers, too, are to be of the weights that the model has.
+            # The answers must come from the same weights as the model.
             checkpoints.load_weights(config.output_dir, self.model)
             task.load_elsewhere(self.model, config.output_dir, may_be_new=False)
             self.evaluate()
@@ -327,7 +328,7 @@ class Run:
     def evaluate(self) -> dict[str, float]:
         """Returns the results on the development sets, {name: float}.
 
-        Those of all but the first set have its name in theirs.
+        Results on the sets after the first have the set's name in theirs.
         """
         results: dict[str, float] = {}
         for split, source in self.sources.items():
@@ -351,8 +352,8 @@ class Run:
     def report(self) -> None:
         """Writes and prints the results of an evaluation, and its report.
 
-        What the task chooses on the development set is kept with a model that
-        was tuned.
+        Values that the task chooses on the development set are saved with the
+        model if it was tuned in this run.
         """
         config, results = self.config, self.results
         assert results is not None, "There was no evaluation."
@@ -395,10 +396,10 @@ class Run:
             sections,
             task.report_scores,
         )
-        # Of a model that is in another folder, only the results are here.
+        # If the model is in another folder, only the results are written here.
         if self._folder == config.output_dir:
-            # Not all families of tasks have a name of their own, nor all
-            # examples a file: it may be another than the last time.
+            # Not all families of tasks have names, and not all examples come
+            # from a file, which may differ from the last time.
             name = str(getattr(task, "name", "development set"))
             if (path := getattr(examples, "path", None)) is not None:
                 name = f"{name}, {os.path.basename(path)}"
@@ -412,10 +413,11 @@ class Run:
             )
 
     def _take_temperature(self, old):
-        """Takes that of the weights that a training ended with.
+        """Takes the temperature that belongs to the final weights.
 
-        They have one where no epoch was better than before; and otherwise
-        whoever had calibrated those of before, `old`, is told.
+        They have one if they are those of an earlier run, because no epoch was
+        better. Otherwise a warning says that the temperature of the earlier
+        weights, `old`, is lost.
         """
         self.task = self.task.with_temperature(
             temperatures.stored(self.config.output_dir, self.task)
@@ -429,11 +431,13 @@ class Run:
             )
 
     def predict(self, on_predictions: OnPredictions | None = None) -> None:
-        """Writes the answers to all sets that are neither of the others.
+        """Writes the answers to all sets that are not for training or scores.
+
+        Without such a set, it writes the answers to the development set.
 
         Args:
             on_predictions: `on_predictions(split, answers)`, called on the
-                chief when those of a set are written.
+                chief when the answers to a set have been written.
         """
         splits = [
             split
@@ -457,7 +461,7 @@ class Run:
                     on_predictions(split, self.answers[split])
 
     def save(self) -> None:
-        """Writes the model folder, whole or not at all; on the chief alone."""
+        """Writes the model folder completely or not at all, on the chief."""
         if not self.is_chief:
             return
         checkpoints.save(
@@ -475,7 +479,7 @@ class Run:
         logging.info("The model is in %s.", self.config.output_dir)
 
     def _origin(self):
-        """Returns what the model card tells of the training."""
+        """Returns the training's `Origin`, for the model card."""
         return model_card.Origin(
             name=self.task.title,
             method="fine-tuned",
@@ -489,7 +493,7 @@ class Run:
             datasets=(self._dataset,) if self._dataset else (),
             settings={
                 "steps": self._step,
-                # With fewer epochs before, perhaps.
+                # There may have been fewer epochs before this step.
                 "resumed_at_step": self._resumed_at,
                 **self.config.of_training(),
                 **self._told_settings(),
@@ -549,9 +553,10 @@ class Run:
         return state
 
     def _describe(self, begun_with):
-        """Returns what the training is of, {name: JSON-able value}, twice.
+        """Returns two dictionaries, {name: JSON-able value}.
 
-        What single flags tell, and what else a resumed training must repeat.
+        The first has values of flags, the second everything else that a
+        resumed training must have in common.
 
         Args:
             begun_with: What the training in the output folder was begun with;
@@ -580,10 +585,10 @@ class Run:
             ),
             **self._other_hashes(),
         }
-        # Scores on other examples cannot be compared with those of before.
+        # Scores on different examples cannot be compared.
         if begun_with is not None or self._compares_epochs:
             hashes[checkpointing.DEV_EXAMPLES] = self._dev_hash
-        # Older releases did not tell these: there all are let pass.
+        # Older releases did not write these; then they are not compared.
         told = hashes if begun_with is None else begun_with
         others |= {
             name: make() for name, make in hashes.items() if name in told
@@ -606,7 +611,7 @@ class Run:
             )
 
     def _other_hashes(self):
-        """Returns {name: function that makes a hash} of what else it is of."""
+        """Returns {name: function that returns a hash}, for `_describe`."""
         return {}
 
     def _dev_hash(self):
@@ -621,8 +626,8 @@ class Run:
     def _make_trainer(self, num_train_steps, state, record):
         """Returns a function that trains to a step, `train_to(end=...)`.
 
-        The steps are traced once for all epochs. What the training reports is
-        in the record, which is written with every checkpoint.
+        The steps are traced once for all epochs. The training's reports go
+        into the record, which is written with every checkpoint.
         """
         config, source = self.config, self.sources[TRAIN]
         loop_config = loop.TrainingConfig(
@@ -634,8 +639,8 @@ class Run:
             gradient_accumulation_steps=config.gradient_accumulation_steps,
             compilation=self._compilation,
         )
-        # Where `fit` cannot go, the same task runs through the loop. Mirrored
-        # devices cannot be compiled by `fit`, and it does not tell of it.
+        # Where `fit` does not work, the loop trains the same task. For one,
+        # `fit` cannot compile for mirrored devices, and does not say so.
         is_of_loop = (
             self.strategy.cluster_resolver is not None
             or config.gradient_accumulation_steps > 1
@@ -695,12 +700,11 @@ def find_start(config: FineTuningConfig, folder: str | None) -> StartingPoint:
 
     Args:
         config: The settings.
-        folder: What `tuned_folder` returned of them.
+        folder: What `tuned_folder` returned for them.
 
     Raises:
-        ValueError: As of `starting_point.find`, and if layers are to be
-            trained or to begin anew that there are not, or one is to begin
-            anew and not to be trained.
+        ValueError: As for `starting_point.find`, and as for
+            `encoder_layers.check`.
     """
     start = starting_point.find(
         folder or config.init_checkpoint,

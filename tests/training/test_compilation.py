@@ -157,7 +157,7 @@ def test_compiled_steps_of_mirrored_devices_are_the_plain_ones(
     begins, ends = lines_of(caplog)
     shape = f"{8 // num_devices} x {reference.LENGTH}"
     assert begins == f"Compiling the step with XLA for batches of {shape}."
-    assert ends.startswith("Compiled; with its first step ")
+    assert ends.startswith("Compiled in ")
 
 
 def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):

@@ -1,4 +1,4 @@
-"""Spikes, steps passed over, floating-point operations."""
+"""Spikes, skipped steps, floating-point operations."""
 
 import json
 import re
@@ -46,9 +46,7 @@ def test_steps_are_passed_over_up_to_so_many_in_a_row(caplog):
     good, bad = step(1.0), step(nan, float("inf"))
     assert watch.watch([good, bad, bad, good, bad], 7) == [good, good]
     assert watch.num_skipped == 3
-    assert (
-        "Step 8 is passed over, number 1 in a row of at most 2" in caplog.text
-    )
+    assert "Step 8 is skipped, number 1 in a row of at most 2" in caplog.text
     # The row goes on into the next call.
     with pytest.raises(health.NotFiniteError, match="Step 13 .* loss=nan"):
         watch.watch([bad, bad, good], 12)

@@ -113,8 +113,8 @@ def test_a_dead_holders_remote_folder_is_taken_over(remote, caplog):
         # Watched for three beats, then settled.
         assert clock.seconds == 62
         check()
-    assert "watched for 60 seconds" in caplog.text
-    assert "its writer is dead; taken over" in caplog.text
+    assert "watching it for 60 seconds" in caplog.text
+    assert "its writer is dead; taking over" in caplog.text
     # One that was slow, but is alive before they are over.
     files.write_text(path, lock._describe("slow"))
 

@@ -314,7 +314,7 @@ def test_a_checkpoint_needs_both_nets_and_their_one_embedding(tmp_path):
         checkpoints.save(
             tmp_path / "generator", made.model.generator, start.tokenizer, 16
         )
-        with pytest.raises(ValueError, match=f"Received: other {name} in "):
+        with pytest.raises(ValueError, match=f"Received: different {name} in "):
             made.load_weights(str(tmp_path))
 
     shutil.rmtree(tmp_path / "generator")
@@ -347,8 +347,8 @@ def test_a_head_that_a_folder_has_not_is_not_evaluated(tmp_path):
     with pytest.raises(ValueError) as error:
         pretraining_run.run(options, start, make_strategy(), "float32")
     assert str(error.value) == (
-        f"{tmp_path}: has no head masked_lm to evaluate. It needs the heads of "
-        "--objective, trained."
+        f"{tmp_path}: has no head masked_lm to evaluate. It needs the trained "
+        "heads of --objective."
     )
     assert not (tmp_path / "eval_results.txt").exists()
 

@@ -273,8 +273,8 @@ def test_float16_is_not_left_or_entered_on_the_way(tmp_path):
             with pytest.raises(ValueError) as error:
                 checkpointing.TrainingState._check_precision(state)
             assert str(error.value) == (
-                f"--mixed_precision must stay as it was, {old}: the optimizer "
-                f"of float16 is another. Received: {new}. To go on in it, "
+                f"--mixed_precision must stay as it was, {old}: float16 needs "
+                f"a different optimizer. Received: {new}. To continue in it, "
                 f"begin in another folder with --init_checkpoint={folder}."
             )
     # A run that begins has nothing to keep to.

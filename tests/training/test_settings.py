@@ -34,14 +34,15 @@ def test_what_differs_is_named_with_what_follows(folder):
     run = resume(folder, 60, train_batch_size=[16], learning_rate=5e-5)
     assert settings.describe(run.changes(), 60, 480) == (
         "Resuming from step 60 with other settings: train_batch_size 8 -> 16; "
-        "learning_rate 0.0001 -> 5e-05. The run no longer equals an unbroken "
-        "one. The learning rate follows the new schedule from step 60 on. The "
-        "examples are read on from number 480 in the new batches."
+        "learning_rate 0.0001 -> 5e-05. The run no longer equals an "
+        "uninterrupted one. The learning rate follows the new schedule from "
+        "step 60 on. Reading continues at example 480, in batches of the new "
+        "size."
     )
     run = resume(folder, 60, records=["5 files (4d3c2b1a)"], random_seed=6)
     text = settings.describe(run.changes(), 60, 480)
     assert "records 4 files (0a1b2c3d) -> 5 files (4d3c2b1a); random_s" in text
-    assert "in another order from number 480 on" in text
+    assert "From number 480 on, the examples come in another order" in text
     assert "learning rate" not in text
 
 
@@ -50,7 +51,7 @@ def test_a_longer_run_is_not_called_another(folder):
     assert settings.are_meant(changes)
     text = settings.describe(changes, 60, 480)
     assert "num_train_steps 100 -> 200. The learning rate follows" in text
-    assert "unbroken" not in text
+    assert "uninterrupted" not in text
     # Nor is one with another phase; what was done is as it was.
     changes = resume(
         folder,
@@ -68,8 +69,8 @@ def test_another_evaluation_changes_no_training(folder):
     changes = resume(folder, 61, evaluation="another").changes()
     assert settings.are_meant(changes)
     text = settings.describe(changes, 61, 488)
-    assert "unbroken" not in text
-    assert "The next evaluation is the first to be compared with" in text
+    assert "uninterrupted" not in text
+    assert "Earlier evaluations are not compared with new ones" in text
 
 
 def test_a_change_is_named_until_a_checkpoint_was_made_with_it(folder):

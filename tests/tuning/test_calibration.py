@@ -169,10 +169,10 @@ def test_a_tuned_model_is_calibrated_without_a_training(
         calibrate=True,
         **settings,
     )
-    assert "The development set tells no temperature: it has 40" in caplog.text
+    assert "fitted on the development set: it has 40" in caplog.text
     assert run.results["temperature"] == stored["temperature"]
     report = (tmp_path / "again" / "report.md").read_text()
-    assert "**The set tells no temperature: it has 40 examples" in report
+    assert "**No temperature can be fitted on this set: it has 40" in report
     assert not (tmp_path / "again" / "task.json").exists()
 
 

@@ -349,8 +349,8 @@ def test_epochs_are_not_compared_by_a_head_that_is_not_trained(
         make_run(tmp_path / "a", teaching, **options)
     assert str(error.value) == (
         f"--{name} must be given with one of the losses soft_targets, labels: "
-        "the others do not train the head, and so no score tells the better "
-        "epoch. Received: losses=hidden, relations."
+        "the others do not train the head, so no score tells which epoch is "
+        "better. Received: losses=hidden, relations."
     )
     assert not (tmp_path / "a").exists()
     make_run(tmp_path / "a", teaching)

@@ -275,7 +275,7 @@ def test_what_a_user_saved_there_is_not_replaced(tmp_path, release, tuned):
     with pytest.raises(
         ValueError,
         match=f"{folder} holds a model that was saved there after the "
-        "training, .* remove .*/train/model_saved.txt to resume",
+        "training. .* remove .*/train/model_saved.txt to resume",
     ):
         tuning.run(TASK, **TABLES, output_dir=folder, **release)
     assert (folder / "model.safetensors").read_bytes() == saved
@@ -715,7 +715,7 @@ def test_another_vocabulary_is_another_training(tmp_path, release, tuned):
 
 def test_what_a_task_does_not_take_is_refused(tmp_path):
     output = {"output_dir": tmp_path / "output"}
-    message = "ClassificationTask or a MultiLabelTask alone. .*SquadTask"
+    message = "only with a ClassificationTask or a MultiLabelTask. .*SquadTask"
     with pytest.raises(ValueError, match=message):
         tuning.run(SquadTask(), dev="dev.json", metrics=("f1",), **output)
     weighted = dataclasses.replace(TASK, class_weights=(1.0, 2.0, 1.0))

@@ -177,8 +177,8 @@ def test_last_epoch_is_kept_and_more_may_follow(
         "--learning_rate was 0.01 and is 1.0; "
         "task: labels was ['no', 'yes', 'perhaps'] and is "
         "['no', 'yes', 'never']; --train_batch_size was 4 and is 2. Give the "
-        "same as then to resume it, or another --output_dir to begin anew. "
-        "--num_train_epochs alone may be raised."
+        "same settings to resume it, or another --output_dir to begin anew. "
+        "Only --num_train_epochs may be raised."
     )
     assert sorted(tmp_path.rglob("*")) == before
 
