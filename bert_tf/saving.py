@@ -137,7 +137,7 @@ def load(
         if issubclass(model_class, BertSentenceEncoder):
             told = sentence_folder.read(checkpoint.folder)
         if told is not None:
-            kwargs = _vector_arguments(told) | kwargs
+            kwargs = _vector_arguments(told, checkpoint.config) | kwargs
             if max_seq_length is None:
                 max_seq_length = told.max_seq_length
         preprocessor = Preprocessor.from_folder(
@@ -311,13 +311,17 @@ def _has_vectors(folder):
     return True
 
 
-def _vector_arguments(told):
+def _vector_arguments(told, config):
     """Returns the arguments of a `BertSentenceEncoder`."""
+    truncate_dim = told.truncate_dim
+    if truncate_dim is not None and config is not None:
+        # Files may keep more numbers than there are.
+        truncate_dim = told.size(config.hidden_size)
     return {
         "pooling": told.pooling,
         "is_normalized": told.is_normalized,
         "dense_size": (told.dense[0].kernel.shape[1] if told.dense else None),
-        "truncate_dim": told.truncate_dim,
+        "truncate_dim": truncate_dim,
     }
 
 

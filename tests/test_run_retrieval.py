@@ -246,6 +246,9 @@ def test_all_numbers_of_a_vector_are_kept_if_so_told(tmp_path):
         ValueError, match=f"`truncate_dim` must be at most {size}"
     ):
         RetrievalTask(truncate_dim=size + 1).make_model(config)
+    # As sentence-transformers reads it.
+    sentence_models.save(start, dataclasses.replace(cut, truncate_dim=size + 1))
+    assert bert_tf.load(start).model.vector_size == size
 
 
 def test_bad_flags_are_told_at_once(tmp_path, run_program):

@@ -46,10 +46,10 @@ class BertSentenceEncoder(EncoderModel):
             training, as in unsupervised SimCSE (Gao et al. 2021, arXiv
             2104.08821, section 6.3).
         is_normalized: Whether a vector is divided by its length.
-        truncate_dim: How many of a vector's first numbers are kept; None for
-            all. Training keeps all, because the loss may use several sizes
-            (Kusupati et al. 2022, arXiv 2205.13147). As in
-            sentence-transformers, what is kept is not normalised again.
+        truncate_dim: How many of a vector's first numbers are kept, at most as
+            many as it has; None for all. Training keeps all, because the loss
+            may use several sizes (Kusupati et al. 2022, arXiv 2205.13147). As
+            in sentence-transformers, what is kept is not normalised again.
 
     Call arguments:
         inputs: A dictionary of int32 tensors, named in `bert_tf.features`:
@@ -122,6 +122,12 @@ class BertSentenceEncoder(EncoderModel):
         self.has_dense_in_training_only = has_dense_in_training_only
         self.is_normalized = is_normalized
         self.truncate_dim = truncate_dim
+        size = self._whole_size
+        if truncate_dim is not None and truncate_dim > size:
+            raise ValueError(
+                f"`truncate_dim` must be at most {size}, the size of the "
+                f"vectors. Received: truncate_dim={truncate_dim}."
+            )
         self.run_in_chunks: (
             Callable[[Any, Callable[[Batch], Tensor], Batch], Tensor] | None
         ) = None
@@ -146,10 +152,14 @@ class BertSentenceEncoder(EncoderModel):
     @property
     def vector_size(self) -> int:
         """D of the vectors that the model returns in inference."""
-        size = self.dense_size
-        if size is None or self.has_dense_in_training_only:
-            size = self.config.hidden_size
-        return min(size, self.truncate_dim or size)
+        return self.truncate_dim or self._whole_size
+
+    @property
+    def _whole_size(self):
+        """D before the vectors are cut."""
+        if self.dense_size is None or self.has_dense_in_training_only:
+            return self.config.hidden_size
+        return self.dense_size
 
     @property
     def weights_elsewhere(self) -> list[keras.Variable]:

@@ -112,6 +112,8 @@ def test_a_vector_of_zeros_has_a_gradient():
         ({"dense_size": 0}, "`dense_size` must be positive"),
         ({"dense_size": "8"}, "`dense_size` must be an integer"),
         ({"truncate_dim": 1.5}, "`truncate_dim` must be an integer"),
+        ({"truncate_dim": 99}, "`truncate_dim` must be at most 12, the size"),
+        ({"truncate_dim": 4, "dense_size": 3}, "must be at most 3, the size"),
         ({"is_normalized": "no"}, "`is_normalized` must be True or False"),
         ({"has_dense_in_training_only": True}, "with `dense_size`"),
     ],

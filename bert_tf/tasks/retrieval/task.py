@@ -281,15 +281,12 @@ class RetrievalTask(Task):
             dtype=dtype,
         )
         size = dense_size or config.hidden_size
-        for field, sizes in (
-            ("matryoshka_sizes", self.matryoshka_sizes),
-            ("truncate_dim", [self.truncate_dim or 0]),
-        ):
-            if max(sizes, default=0) > size:
-                raise ValueError(
-                    f"`{field}` must be at most {size}, the size of the "
-                    f"vectors. Received: {field}={getattr(self, field)!r}."
-                )
+        if max(self.matryoshka_sizes, default=0) > size:
+            raise ValueError(
+                f"`matryoshka_sizes` must be at most {size}, the size of the "
+                "vectors. Received: "
+                f"matryoshka_sizes={self.matryoshka_sizes!r}."
+            )
         if self.chunk_size is not None:
             model.run_in_chunks = chunks.make_runner(self.chunk_size)
         return model
