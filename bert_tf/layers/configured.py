@@ -59,6 +59,12 @@ class ConfiguredModel(Configured, keras.Model):
     be trained.
     """
 
+    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        # Ids may come as floats, as of a keras.Input without a dtype. Keras
+        # would make 16 bits of them under such a policy: other ids.
+        self.autocast = False
+
     @classmethod
     def from_config(
         cls,

@@ -50,6 +50,8 @@ class BertEmbeddings(ConfiguredLayer):
         self, config: AnyConfig, shared: Self | None = None, **kwargs: Any
     ) -> None:
         super().__init__(config, **kwargs)
+        # Inputs are ids, which 16 bits cannot hold; see `ConfiguredModel`.
+        self.autocast = False
         # A function, so that Keras does not track the other layer: its tables
         # are shared, but its projection is not.
         self._shared = None if shared is None else lambda: shared

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import ClassVar
 
@@ -131,6 +132,7 @@ class BertEncoder(ConfiguredModel):
     def call(self, inputs, positions=None, training=None):
         check_names(inputs, features.MODEL_INPUTS)
         check_axes(inputs, "[B, L], a batch of sequences")
+        check_alike(inputs, features.MODEL_INPUTS)
         first_positions = inputs.get(features.FIRST_POSITIONS)
         if isinstance(positions, int) and not (
             positions == 0 or (positions > 0 and first_positions is None)
@@ -363,6 +365,30 @@ def check_axes(inputs: features.Batch, expected: str) -> None:
             f"`{features.INPUT_IDS}` must be of the shape {expected}. "
             f"Received: shape {[*shape]}."
         )
+
+
+def check_alike(inputs: features.Batch, names: Sequence[str]) -> None:
+    """Checks that inputs have one shape.
+
+    Args:
+        inputs: A model's.
+        names: Those to check, the ids first.
+
+    Raises:
+        ValueError: If a size differs where both are known.
+    """
+    ids, *others = names
+    shape = [*inputs[ids].shape]
+    for name in others:
+        own = [*inputs[name].shape]
+        if len(own) != len(shape) or any(
+            None not in sizes and sizes[0] != sizes[1]
+            for sizes in zip(own, shape)
+        ):
+            raise ValueError(
+                f"`{name}` must be of the shape of `{ids}`, {shape}. "
+                f"Received: shape {own}."
+            )
 
 
 def check_bidirectional(config: BertConfig) -> None:

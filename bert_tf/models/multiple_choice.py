@@ -8,6 +8,7 @@ from keras import ops
 from bert_tf import features
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.models.encoder import EncoderModel
+from bert_tf.models.encoder import check_alike
 from bert_tf.models.encoder import check_axes
 from bert_tf.models.encoder import check_bidirectional
 from bert_tf.models.encoder import check_names
@@ -87,10 +88,12 @@ def flatten_choices(inputs: features.Batch) -> tuple[features.Batch, Any]:
     """Returns inputs `[B, C, L]` as sequences `[B * C, L]`, and C.
 
     Raises:
-        ValueError: If one is missing, or they do not have three axes.
+        ValueError: If one is missing, they do not have three axes, or their
+            shapes differ.
     """
     check_names(inputs, features.MODEL_INPUTS)
     check_axes(inputs, "[B, C, L], C sequences per example")
+    check_alike(inputs, features.MODEL_INPUTS)
     _, num_choices, length = ops.shape(inputs[features.INPUT_IDS])
     flat = {
         name: ops.reshape(inputs[name], (-1, length))

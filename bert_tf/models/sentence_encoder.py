@@ -18,6 +18,7 @@ from bert_tf.features import Tensor
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.dense import Dense
 from bert_tf.models.encoder import EncoderModel
+from bert_tf.models.encoder import check_alike
 from bert_tf.models.encoder import check_names
 
 CLS, MEAN, MAX = "cls", "mean", "max"
@@ -185,6 +186,7 @@ class BertSentenceEncoder(EncoderModel):
     def _vectors_of(self, inputs, names, training):
         """Returns float32 `[..., D]` of inputs `[..., L]`."""
         check_names(inputs, names)
+        check_alike(inputs, names)
         *shape, length = ops.shape(inputs[names[0]])
         flat_NL = {
             name: inputs[own] for name, own in zip(features.MODEL_INPUTS, names)

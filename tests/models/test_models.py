@@ -507,6 +507,40 @@ def test_missing_inputs_are_named(make):
         model({"input_ids": ids} | elsewhere)
 
 
+@pytest.mark.parametrize(
+    ("make", "axes"),
+    [(BertEncoder, 2), (BertMultipleChoice, 3), (BertSentenceEncoder, 2)],
+)
+def test_inputs_of_other_shapes_are_refused(make, axes):
+    """A mask with its axes swapped was another, without a word."""
+    model = make(CONFIG)
+    inputs = {
+        name: ids if axes == 2 else ids[None] for name, ids in INPUTS.items()
+    }
+    turned = {"input_mask": np.swapaxes(inputs["input_mask"], -1, -2)}
+    message = r"`input_mask` must be of the shape of `input_ids`, \[.*3, 5\]\. "
+    with pytest.raises(ValueError, match=message + r".*\[.*5, 3\]"):
+        model(inputs | turned)
+    with pytest.raises(ValueError, match="`segment_ids` must be of the shape"):
+        model(inputs | {"segment_ids": inputs["segment_ids"][..., :1]})
+
+
+@pytest.mark.parametrize("make", [BertEncoder, BertSentenceEncoder])
+def test_ids_that_are_floats_stay_the_same_in_16_bits(make):
+    """In bfloat16, 515 is 516."""
+    config = dataclasses.replace(CONFIG, vocab_size=600)
+    model = make(config, dtype="mixed_bfloat16")
+    inputs = INPUTS | {"input_ids": INPUTS["input_ids"] + 513}
+    floats = {name: ids.astype("float32") for name, ids in inputs.items()}
+    for expected, found in zip(
+        keras.tree.flatten(model(inputs)), keras.tree.flatten(model(floats))
+    ):
+        np.testing.assert_array_equal(
+            keras.ops.cast(found, "float32"),
+            keras.ops.cast(expected, "float32"),
+        )
+
+
 def test_pretrainer_names_missing_positions():
     with pytest.raises(ValueError, match="must have masked_lm_positions. Rec"):
         BertPretrainer(CONFIG)(dict(INPUTS))
