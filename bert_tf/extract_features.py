@@ -152,12 +152,13 @@ def main(_):
         num_cut = _write_all(extractor, write, num_lines)
     if num_cut:
         logging.warning(
-            "%d of %d lines were cut to --max_seq_length=%d.",
+            "Lines cut to --max_seq_length=%d: %d of %d.",
+            _MAX_SEQ_LENGTH.value,
             num_cut,
             num_lines,
-            _MAX_SEQ_LENGTH.value,
         )
-    print(f"{num_lines} lines in {_OUTPUT_FILE.value}")
+    told = files.counted(num_lines, "line", "lines")
+    print(f"{told} in {_OUTPUT_FILE.value}")
 
 
 def _parse_layers(values):

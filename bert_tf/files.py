@@ -412,6 +412,11 @@ def shortened(value: object) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
+def counted(number: int, one: str, more: str) -> str:
+    """Returns a number with a word for one or for more: "1 row"."""
+    return f"{number} {one if number == 1 else more}"
+
+
 def write_text(path: AnyPath, text: str) -> None:
     """Writes the whole file or nothing."""
     write_bytes(path, text.encode("utf-8"))

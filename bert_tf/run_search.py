@@ -14,7 +14,8 @@ human scores.
 
 --do_search writes the --top_k texts of every query as lines of JSON. --do_mine
 writes triplets to train on: a query, its text, and a text that the model
-mistakes for one (see the flags from --num_negatives on).
+mistakes for one. --num_negatives, --range_min, --range_max, --absolute_margin,
+--relative_margin and --max_score say which texts these are.
 
 The vectors are computed only once: a run that was stopped resumes where it was,
 and later runs reuse them.
@@ -61,8 +62,9 @@ _RELEVANCE_FILE = flags.DEFINE_string(
 _SQUAD_FILES = flags.DEFINE_list(
     "squad_files",
     None,
-    "SQuAD's files instead of these three, comma-separated: the questions of "
-    "the first file, the paragraphs of all.",
+    "SQuAD's files instead of --corpus_file, --queries_file and "
+    "--relevance_file, comma-separated: the questions of the first file, the "
+    "paragraphs of all.",
 )
 _STS_FILE = flags.DEFINE_string(
     "sts_file",
@@ -340,9 +342,8 @@ def _find_own_rows(queries, corpus, relevance):
     own_rows = evaluation.find_own_rows(queries, corpus, relevance)
     if num_own := np.count_nonzero(own_rows >= 0):
         logging.info(
-            "%d queries are in the corpus under the same id; these texts are "
-            "not ranked.",
-            num_own,
+            "%s in the corpus under the same id, and not ranked there.",
+            files.counted(num_own, "query is", "queries are"),
         )
     return own_rows
 
@@ -419,7 +420,7 @@ def _search(
             ][: _TOP_K.value]
             answer = {"query_id": name, "query": text, "hits": hits}
             stream.write(f"{json.dumps(answer, ensure_ascii=False)}\n")
-    print(f"{len(queries)} queries in {path}")
+    print(f"{files.counted(len(queries), 'query', 'queries')} in {path}")
 
 
 def _mine(queries, corpus, relevance, *arguments):
@@ -429,10 +430,9 @@ def _mine(queries, corpus, relevance, *arguments):
     triplets = mining.mine(queries, corpus, relevance, *arguments)
     mining.write(_triplets_file(), triplets, queries, corpus)
     num_served = len({triplet[:2] for triplet in triplets})
-    print(
-        f"{len(triplets)} triplets of {num_served} of {len(relevance)} pairs "
-        f"in {_triplets_file()}"
-    )
+    told = files.counted(len(triplets), "triplet", "triplets")
+    pairs = files.counted(len(relevance), "pair", "pairs")
+    print(f"{told} of {num_served} of {pairs} in {_triplets_file()}")
 
 
 def _write_results(results, worst, embedder, similarity):

@@ -347,9 +347,9 @@ def _task_of(checkpoint, model):
     new = model.coverage_report.missing(model)
     if new:
         logging.warning(
-            "%s: %d weights are not in it and must be trained: %s.",
+            "%s: %s not in it and must be trained: %s.",
             checkpoint.path,
-            len(new),
+            files.counted(len(new), "weight is", "weights are"),
             ", ".join(new),
         )
         return None

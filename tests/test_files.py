@@ -98,6 +98,13 @@ def test_a_value_is_shown_in_one_short_line():
         assert len(files.shortened(value)) < 250
 
 
+@pytest.mark.parametrize(
+    ("number", "told"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows")]
+)
+def test_one_is_told_in_the_singular(number, told):
+    assert files.counted(number, "row", "rows") == told
+
+
 def test_bad_utf8_names_the_line(folder):
     files.write_bytes(f"{folder}/bad.txt", b"one\ntwo \xff\n")
     with pytest.raises(ValueError, match=r"bad.txt, line 2: not UTF-8.*0xff"):

@@ -252,9 +252,9 @@ def check_case(vocabulary: Vocabulary, do_lower_case: bool) -> None:
 @functools.cache
 def _warn_of_capitals(tokens):
     _logger.warning(
-        "%d entries of the vocabulary have capitals and are never used, as "
-        "text is lower-cased: %s. Write them in lower case.",
-        len(tokens),
+        "The vocabulary has %s with capitals, never used, as text is "
+        "lower-cased: %s. Write them in lower case.",
+        files.counted(len(tokens), "entry", "entries"),
         files.shortened(list(tokens)),
     )
 

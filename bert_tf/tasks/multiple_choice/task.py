@@ -119,7 +119,7 @@ class MultipleChoiceTask(Task):
         choice_files.write_predictions(
             path, {name: value.numpy() for name, value in decoded.items()}
         )
-        return f"{len(answers)} choices in {path}"
+        return f"{files.counted(len(answers), 'choice', 'choices')} in {path}"
 
     def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.

@@ -268,7 +268,9 @@ class SquadTask(Task):
             path = os.path.join(output_dir, f"{name}.json")
             squad_files.write_json(path, values)
         path = os.path.join(output_dir, "predictions.json")
-        return f"{len(predictions)} answers in {path}"
+        return (
+            f"{files.counted(len(predictions), 'answer', 'answers')} in {path}"
+        )
 
     def decode(
         self, outputs: dict[str, tf.Tensor], is_candidate: tf.Tensor

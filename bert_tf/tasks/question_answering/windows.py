@@ -17,6 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf.features import Batch
 from bert_tf.tasks import source
 from bert_tf.tasks.question_answering.files import SquadExamples
@@ -315,9 +316,9 @@ class WindowSource(Source):
         num_long = int(np.sum(questions > longest))
         if num_long:
             logging.warning(
-                "%d questions have more than max_query_length=%d pieces: "
-                "their ends are cut off.",
-                num_long,
+                "%s more than max_query_length=%d pieces: what is beyond them "
+                "is cut off.",
+                files.counted(num_long, "question has", "questions have"),
                 longest,
             )
         contexts = self._num_pieces(self.examples.contexts)

@@ -226,7 +226,7 @@ class RerankingTask(Task):
         files.write_text(
             path, "".join("\t".join(map(str, row)) + "\n" for row in rows)
         )
-        return f"{len(examples)} scores in {path}"
+        return f"{files.counted(len(examples), 'score', 'scores')} in {path}"
 
     def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.

@@ -298,7 +298,7 @@ def only_judged(
     kept = relevance.queries
     if len(kept) < len(queries):
         logging.info(
-            "%d of %d queries are left out: no text is relevant to them.",
+            "Queries without a relevant text are left out: %d of %d.",
             len(queries) - len(kept),
             len(queries),
         )

@@ -631,7 +631,8 @@ class RetrievalTask(Task):
         else:
             lines = ["cosine", *map(str, answers)]
         files.write_text(path, "\n".join(lines) + "\n")
-        return f"{len(lines) - 1} predictions in {path}"
+        told = files.counted(len(lines) - 1, "prediction", "predictions")
+        return f"{told} in {path}"
 
     @property
     def _has_distinct_texts(self):

@@ -98,11 +98,10 @@ class TaggingExamples:
         found = entity_tags.breaches(self.by_sentence(self.tags), scheme)
         if found:
             logging.warning(
-                "%s: %d %s the %s scheme, first in line %d: %s. As in "
+                "%s: %s the %s scheme, first in line %d: %s. As in "
                 "conlleval, such a tag begins or ends an entity.",
                 self.path,
-                len(found),
-                "tag breaks" if len(found) == 1 else "tags break",
+                files.counted(len(found), "tag breaks", "tags break"),
                 scheme,
                 self.line_indices[found[0]] + 1,
                 self.tags[found[0]],
@@ -279,10 +278,9 @@ def from_rows(
     if without_words:
         # There are then predictions for fewer sentences than rows.
         logging.warning(
-            "%s: left out %d row%s without words, the first %s.",
+            "%s: left out %s without words, the first %s.",
             name,
-            len(without_words),
-            "" if len(without_words) == 1 else "s",
+            files.counted(len(without_words), "row", "rows"),
             without_words[0],
         )
     return TaggingExamples(

@@ -177,7 +177,7 @@ class TaggingTask(Task):
         """Writes the lines that were read, with a column of tags added."""
         path = os.path.join(output_dir, f"{split}_predictions.txt")
         tagging_files.write_predictions(path, examples, answers)
-        return f"{len(answers)} tags in {path}"
+        return f"{files.counted(len(answers), 'tag', 'tags')} in {path}"
 
     def decode(self, logits: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         """Finds the entities of every row, in TensorFlow's own operations.

@@ -418,7 +418,7 @@ def test_program_writes_the_lines_in_order_and_counts_the_cut(
     assert tokens[0] == ["[CLS]", "the", "[SEP]", "f", "##o", "##x", "[SEP]"]
     assert tokens[1] == ["[CLS]", "[SEP]"]
     assert len(tokens[2]) == 9
-    assert "1 of 3 lines were cut to --max_seq_length=9" in process.stderr
+    assert "Lines cut to --max_seq_length=9: 1 of 3." in process.stderr
     wanted = layers_of_one(
         encoder,
         LineFeatures(
