@@ -51,11 +51,12 @@ def main() -> None:
         return
     if name not in COMMANDS:
         _refuse(f"unknown command {name!r}. bert_tf --help lists them.")
-    module = importlib.import_module(COMMANDS[name])
-    # absl's help shows the docstring of `__main__`.
-    sys.modules["__main__"].__doc__ = module.__doc__
     sys.argv = [f"bert_tf {name}", *arguments]
-    program.run(module.main)
+    with program.interrupts_told():
+        module = importlib.import_module(COMMANDS[name])
+        # absl's help shows the docstring of `__main__`.
+        sys.modules["__main__"].__doc__ = module.__doc__
+        program.run(module.main)
 
 
 def _refuse(reason) -> NoReturn:

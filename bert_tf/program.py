@@ -82,10 +82,6 @@ def run(main: Callable[[list[str]], Any]) -> None:
             if isinstance(error, ValueError) and not _is_ours(error):
                 hint = " BERT_TF_TRACEBACK=1 shows the trace."
             return _refuse(f"{error}{hint}")
-        except KeyboardInterrupt:
-            _tell_no_more()
-            print(f"{_name()}: stopped by Ctrl-C", file=sys.stderr)
-            return 128 + signal.SIGINT
 
     # Takes precedence over keras.json.
     os.environ.setdefault(_BACKEND, "tensorflow")
@@ -99,9 +95,21 @@ def run(main: Callable[[list[str]], Any]) -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
     try:
-        app.run(guarded, flags_parser=_parse)
+        with interrupts_told():
+            app.run(guarded, flags_parser=_parse)
     finally:
         _tell_no_more()
+
+
+@contextlib.contextmanager
+def interrupts_told() -> Iterator[None]:
+    """Ends the program with one line and exit code 130 at Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _tell_no_more()
+        print(f"{_name()}: stopped by Ctrl-C", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -170,7 +178,11 @@ def help_printed() -> Iterator[None]:
 def _parse(argv):
     try:
         with help_printed():
-            rest = flags.FLAGS(argv)
+            try:
+                rest = flags.FLAGS(argv)
+            except SystemExit:
+                # Of --help: absl ends with 1, as if it were an error.
+                sys.exit(0)
     except flags.Error as error:
         reason = str(error)
         stop = "" if reason.endswith((".", "?")) else "."

@@ -46,6 +46,18 @@ def test_unknown_command_is_one_line(monkeypatch, capsys):
     )
 
 
+def test_an_interrupt_at_the_start_is_one_line(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["bert_tf", "search"])
+    monkeypatch.setattr(command.importlib, "import_module", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        command.main()
+    assert stop.value.code == 130
+    assert capsys.readouterr().err == "bert_tf search: stopped by Ctrl-C\n"
+
+
 def test_command_is_its_program(run_program):
     shown = []
     for program in (("bert_tf", "fill-mask"), ("bert_tf.run_fill_mask",)):

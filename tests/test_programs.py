@@ -175,6 +175,8 @@ def test_help_shows_all_flags_and_the_commands_as_written(answers, path):
     answer = answers[path.stem, "help"]
     assert answer["stderr"] == ""
     source = path.read_text("utf-8")
+    if "program.run(main)" in source:
+        assert answer["status"] == 0
     for line in source.split('"""')[1].splitlines():
         assert line in answer["stdout"]
     shared = [path]
