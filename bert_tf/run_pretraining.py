@@ -81,7 +81,7 @@ _PHASES = flags.DEFINE_string(
 _PROFILE_STEPS = flags.DEFINE_string(
     "profile_steps",
     None,
-    "first:last, e.g. 100:105: profile the steps 100 to 104, for TensorBoard.",
+    "first:end, e.g. 100:105: profile the steps 100 to 104, for TensorBoard.",
 )
 
 
@@ -149,7 +149,7 @@ def _profile_steps():
     parts = _PROFILE_STEPS.value.split(":")
     if len(parts) != 2 or not all(part.isdecimal() for part in parts):
         raise ValueError(
-            "--profile_steps must be two numbers, first:last. Received: "
+            "--profile_steps must be two numbers, first:end. Received: "
             f"--profile_steps={_PROFILE_STEPS.value}."
         )
     return tuple(int(part) for part in parts)

@@ -66,8 +66,8 @@ _SCORE_COLUMN = flags.DEFINE_string(
 _MAX_SCORE = flags.DEFINE_float(
     "max_score",
     1.0,
-    "Divisor of those scores, e.g. 5 for STS-B; --loss=cosine takes the result "
-    "as cosines.",
+    "Divisor of the scores in --score_column, e.g. 5 for STS-B; --loss=cosine "
+    "takes the result as cosines.",
 )
 _LOSS = flags.DEFINE_enum(
     "loss",
@@ -115,7 +115,12 @@ _SCALE = flags.DEFINE_float(
     "Factor of the cosines in multiple_negatives, simcse and cosent: the "
     "inverse of a temperature.",
 )
-_MARGIN = flags.DEFINE_float("margin", 5.0, "Margin of --loss=triplet.")
+_MARGIN = flags.DEFINE_float(
+    "margin",
+    5.0,
+    "With --loss=triplet: how much nearer than the negative the positive must "
+    "be.",
+)
 _SYMMETRIC = flags.DEFINE_bool(
     "symmetric", False, "Whether a positive must find its query, too."
 )

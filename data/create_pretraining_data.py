@@ -83,8 +83,8 @@ _WORK_DIR = flags.DEFINE_string(
     "work_dir",
     None,
     "Folder on a local disk for the records until all are whole, and for two "
-    "bytes more a token (four with 65,536 entries and more): about 280 bytes "
-    "an example of 128 tokens. It must be empty or an earlier run's, and is "
+    "bytes more a token (four with 65,536 entries and more): in all about 1.1 "
+    "KB an example of 128 tokens. It must be empty or an earlier run's, and is "
     "removed at the end. Default: one beside the first record file. With "
     "beam_runner: a folder that all workers see, in which one is made for "
     "records that are not whole.",

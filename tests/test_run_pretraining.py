@@ -223,7 +223,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         ),
         (
             {"do_train": True, "profile_steps": "5"},
-            "--profile_steps must be two numbers, first:last. Received: "
+            "--profile_steps must be two numbers, first:end. Received: "
             "--profile_steps=5.",
         ),
         (

@@ -147,7 +147,7 @@ class Options:
     )
     tf_data_service: Sequence[str] = described.option(
         (),
-        "grpc://host:port of machines where data/serve_input.py runs, "
+        "grpc://host:port of machines where `bert_tf serve-data` runs, "
         "comma-separated. They make the training batches, which stay the "
         "same. Default: made here.",
     )

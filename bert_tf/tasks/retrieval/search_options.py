@@ -35,13 +35,19 @@ class Rules:
         0, "How many of the highest ranked texts are passed over."
     )
     range_max: int = described.option(
-        100, "How many of the highest ranked texts are looked at, with those."
+        100,
+        "How many of the highest ranked texts are looked at, those that "
+        "--range_min passes over among them.",
     )
     absolute_margin: float | None = described.option(
-        None, "How far a negative must score below the relevant text."
+        None,
+        "How far below the score of the relevant text that of a negative must "
+        "be.",
     )
     relative_margin: float | None = described.option(
-        None, "The same as a share of the relevant text's score, below 1."
+        None,
+        "The same as --absolute_margin, as a share of the relevant text's "
+        "score, below 1.",
     )
     max_score: float | None = described.option(
         None, "The highest score of a negative."
