@@ -279,7 +279,13 @@ class TrainingState:
         self.settings.write()
         path = self._path(self.step)
         with self._failed_writes_told():
-            self._checkpoint().write(path)
+            try:
+                self._checkpoint().write(path)
+            except tf.errors.OpError:
+                # TensorFlow leaves the folder that it wrote in.
+                with contextlib.suppress(OSError, tf.errors.OpError):
+                    files.remove(f"{path}_temp")
+                raise
             self._keep_newest()
         return path
 

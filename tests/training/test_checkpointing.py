@@ -335,14 +335,17 @@ def test_a_full_disk_is_an_os_error_and_leaves_the_checkpoints_before(
     state = make_small_state(tmp_path)
     state.save()
 
-    def save(*args, **kwargs):
+    def save(_, path):
+        os.mkdir(f"{path}_temp")
         raise tf.errors.ResourceExhaustedError(None, None, "No space left")
 
     state.step = 5
+    names = sorted(os.listdir(state.folder))
     with monkeypatch.context() as patch:
         patch.setattr(tf.train.Checkpoint, "write", save)
         with pytest.raises(OSError, match="step 5 cannot be .*No space left"):
             state.save()
+    assert sorted(os.listdir(state.folder)) == names
     again = make_small_state(tmp_path)
     assert again.restore()
     assert again.step == 0
