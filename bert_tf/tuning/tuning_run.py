@@ -367,7 +367,8 @@ class Run:
         if task != self.task:
             self.task = task
             if config.do_train:
-                self.save()
+                # Where it is has been told.
+                self._write_model()
             elif config.calibrate:
                 temperatures.keep(
                     self._folder, config.output_dir, task.temperature
@@ -462,6 +463,11 @@ class Run:
 
     def save(self) -> None:
         """Writes the model folder completely or not at all, on the chief."""
+        if self.is_chief:
+            self._write_model()
+            logging.info("The model is in %s.", self.config.output_dir)
+
+    def _write_model(self):
         if not self.is_chief:
             return
         checkpoints.save(
@@ -476,7 +482,6 @@ class Run:
             origin=self._origin() if self.config.do_train else None,
         )
         self._card = model_folder.read_card(self.config.output_dir)
-        logging.info("The model is in %s.", self.config.output_dir)
 
     def _origin(self):
         """Returns the training's `Origin`, for the model card."""
