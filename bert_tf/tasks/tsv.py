@@ -57,6 +57,9 @@ class TsvFile:
             out, with a warning, instead of being an error.
         only: A column and a value: only rows with that value are read. None
             for all rows.
+
+    Raises:
+        ValueError: If `label_column` is one of `text_columns`.
     """
 
     name: str
@@ -66,6 +69,20 @@ class TsvFile:
     skip_bad_rows: bool = False
     only: tuple[int | str, str] | None = None
     other_name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_is_no_text(self.label_column, self.text_columns)
+
+
+def check_is_no_text(
+    label_column: int | str | None, text_columns: Sequence[int | str]
+) -> None:
+    """Raises `ValueError` if a model would read the labels as text."""
+    if label_column in text_columns:
+        raise ValueError(
+            "The column of labels must be none of the texts'. Received: "
+            f"{files.shortened(label_column)} for both."
+        )
 
 
 def read_tsv(

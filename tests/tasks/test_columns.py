@@ -10,6 +10,8 @@ import tensorflow as tf
 from pyarrow import parquet
 
 from bert_tf.tasks import columns
+from bert_tf.tasks.classification import glue_files
+from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice import files as multiple_choice_files
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
@@ -219,6 +221,22 @@ def test_missing_columns_are_told(task, tmp_path):
         task.read(path, "train")
     with pytest.raises(ValueError, match="must be a path, .* Received: list"):
         task.read([1], "train")
+
+
+def test_labels_that_are_read_as_texts_are_refused():
+    """A model learned them by heart, and was always right."""
+    message = "of labels must be none of the texts'. Received: 'label' for both"
+    task = ClassificationTask(
+        name="a",
+        text_features=("label",),
+        labels=("x", "y"),
+        metrics=("accuracy",),
+    )
+    with pytest.raises(ValueError, match=message):
+        task.read({"label": ["x", "y"]}, "train")
+    assert task.read({"label": ["x"]}, "test").texts == (["x"],)
+    with pytest.raises(ValueError, match=message):
+        glue_files.named_columns(("text", "label"), "label")
 
 
 def test_questions_without_answers_are_of_version_2():
