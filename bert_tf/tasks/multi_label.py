@@ -27,6 +27,7 @@ from bert_tf.tasks import tables
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import STORED_IF_SET
 from bert_tf.tasks.task import Task
+from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
 from bert_tf.tasks.tsv import Examples
 
@@ -148,7 +149,11 @@ class MultiLabelTask(Task):
             A dictionary: `is_label` bool `[B, K]`, whether the label is
             likelier than not, and `probabilities` float32 `[B, K]`, calibrated
             if the task is.
+
+        Raises:
+            ValueError: If the logits have another shape.
         """
+        check_logits(logits, len(self.labels))
         return {
             "is_label": logits > 0,
             "probabilities": tf.nn.sigmoid(self.at_temperature(logits)),

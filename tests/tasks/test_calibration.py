@@ -8,6 +8,7 @@ import pytest
 from bert_tf import ClassificationTask
 from bert_tf import MultiLabelTask
 from bert_tf import MultipleChoiceTask
+from bert_tf import RerankingTask
 from bert_tf.checkpoints import model_folder
 from bert_tf.tasks import calibration
 from references import calibration as reference
@@ -179,6 +180,17 @@ def test_a_task_has_its_temperature_in_its_file_where_it_is_not_1(
     )
     for key in found.keys() - {"probabilities"}:
         np.testing.assert_array_equal(found[key], cold[key])
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [np.zeros((2, 3), "float32"), np.zeros(2, "float32"), [[1.0, 2.0]], None],
+)
+def test_what_are_no_logits_of_the_task(logits):
+    """Of three, two classes had three probabilities."""
+    for task in (TASKS["softmax"], TASKS["sigmoid"], RerankingTask()):
+        with pytest.raises(ValueError, match=r"`logits` must .* \[B, [12]\]"):
+            task.decode(logits)
 
 
 @pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), "2"])

@@ -34,6 +34,7 @@ from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import STORED_IF_SET
 from bert_tf.tasks.task import Task
+from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
@@ -309,7 +310,11 @@ class ClassificationTask(Task):
             of the likeliest classes, and `probabilities` float32
             `[B, num_outputs]`, calibrated if the task is; for a regression
             `scores` float32 `[B]`.
+
+        Raises:
+            ValueError: If the logits have another shape.
         """
+        check_logits(logits, self.num_outputs)
         if not self.labels:
             return {"scores": tf.squeeze(logits, axis=-1)}
         return {

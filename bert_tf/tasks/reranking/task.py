@@ -38,6 +38,7 @@ from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.task import Task
+from bert_tf.tasks.task import check_logits
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "reranking"
@@ -237,7 +238,11 @@ class RerankingTask(Task):
         Returns:
             A dictionary, both float32 `[B]`: `scores`, the logits, and
             `probabilities`, their sigmoids.
+
+        Raises:
+            ValueError: If the logits are of another shape.
         """
+        check_logits(logits, 1)
         scores = logits[:, 0]
         return {"scores": scores, "probabilities": tf.nn.sigmoid(scores)}
 
