@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from typing import NoReturn
 
 from absl import logging as absl_logging
@@ -39,12 +40,7 @@ def quieten() -> None:
     letters, level = _LEVELS.get(shown, _DEFAULT)
     logging.getLogger("tensorflow").setLevel(level)
 
-    def is_shown(record):
-        return record.levelno >= level or not any(
-            folder in record.pathname for folder in _OTHERS
-        )
-
-    absl_logging.get_absl_logger().addFilter(is_shown)
+    absl_logging.get_absl_logger().addFilter(_filter_of_others(level))
     if letters and "tensorflow" not in sys.modules:
         # C++ logs notes on the processor and drivers before it reads the
         # variable.
@@ -58,6 +54,27 @@ def quieten() -> None:
                 execute(module)
 
         import_hooks.wrap("tensorflow", import_quietly)
+
+
+@contextlib.contextmanager
+def others_hidden() -> Iterator[None]:
+    """Hides in the block what is no warning of libraries with absl's logger."""
+    logger = absl_logging.get_absl_logger()
+    is_shown = _filter_of_others(logging.WARNING)
+    logger.addFilter(is_shown)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_shown)
+
+
+def _filter_of_others(level):
+    def is_shown(record):
+        return record.levelno >= level or not any(
+            folder in record.pathname for folder in _OTHERS
+        )
+
+    return is_shown
 
 
 @contextlib.contextmanager

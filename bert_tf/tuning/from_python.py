@@ -11,6 +11,7 @@ from absl import flags
 from absl import logging
 
 from bert_tf import files
+from bert_tf import quiet
 from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import model_folder
 from bert_tf.tasks import task_folder
@@ -272,14 +273,18 @@ def _with_metrics(task, metrics):
 
 @contextlib.contextmanager
 def _progress_logged():
-    """Raises absl's verbosity to INFO in the block, unless it was set."""
+    """Raises absl's verbosity to INFO in the block, unless it was set.
+
+    Of our own lines: TensorFlow has one for each checkpoint.
+    """
     flag = flags.FLAGS["verbosity"]
     if not flag.using_default_value:
         yield
         return
     logging.set_verbosity(logging.INFO)
     try:
-        yield
+        with quiet.others_hidden():
+            yield
     finally:
         flag.unparse()
 

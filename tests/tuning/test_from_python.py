@@ -308,6 +308,9 @@ def test_any_score_tells_the_best_epoch(tmp_path, release, caplog):
         **release,
     )
     assert "nothing was trained" not in caplog.text
+    # Of our lines and none of TensorFlow's, of sharded checkpoints.
+    assert "Saved " in caplog.text
+    assert "Sharding" not in caplog.text
     record = json.loads((tmp_path / "output/train/epochs.json").read_text())
     scores = [epoch["eval_macro_f1"] for epoch in record["evaluations"]]
     assert run.results["eval_macro_f1"] == max(scores)
