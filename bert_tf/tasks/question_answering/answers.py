@@ -402,6 +402,25 @@ def find_spans(task: Any, windows: Windows, logits: tf.Tensor) -> Spans:
     places = tf.where(fits_NCC)
     start_S = places[:, :2]
     end_S = tf.gather(places, [0, 2], axis=1)
+    # A space may be a piece of no character, and a span of nothing else is no
+    # answer.
+    num_before = tf.cumsum(
+        tf.pad(
+            tf.cast(
+                windows.offsets.starts.flat_values
+                < windows.offsets.limits.flat_values,
+                tf.int32,
+            ),
+            [[1, 0]],
+        )
+    )
+    has_text_S = tf.gather(
+        num_before, tf.gather_nd(first_NC, start_S)
+    ) < tf.gather(num_before, tf.gather_nd(last_NC, end_S) + 1)
+    places, start_S, end_S = (
+        tf.boolean_mask(values, has_text_S)
+        for values in (places, start_S, end_S)
+    )
     logits_S2 = tf.stack(
         [
             tf.gather_nd(start_logits_NC, start_S),

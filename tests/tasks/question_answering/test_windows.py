@@ -15,6 +15,7 @@ from bert_tf.tasks.question_answering.files import SquadExamples
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tasks.question_answering.windows import WindowMaker
 from bert_tf.tasks.question_answering.windows import WindowSource
+from bert_tf.text.learners import byte_bpe
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
@@ -254,6 +255,39 @@ def test_answers_are_cited_character_for_character():
     answers = squad_answers.find_answers(maker.task, source, logits)
 
     assert answers.texts == {"q1": "The  Café\u0301", "q2": "É.中"}
+
+
+@pytest.mark.parametrize("version_2", [False, True])
+def test_pieces_of_no_character_are_no_answer(version_2):
+    context = "a  b"
+    tokenizer = byte_bpe.learn([["aa aa"]], 262, ["here"])
+    task = SquadTask(
+        doc_stride=4,
+        max_query_length=5,
+        max_answer_length=2,
+        version_2_with_negative=version_2,
+        null_score_diff_threshold=-9.0,
+    )
+    maker = WindowMaker(Preprocessor(tokenizer, LENGTH), task)
+    windows = squad_answers.cut_windows(
+        maker, tf.constant(["a"]), tf.constant([context])
+    )
+    # <s> a </s> </s> a, two spaces, b. The spaces have no character.
+    starts, limits = windows.offsets.starts, windows.offsets.limits
+    assert starts.to_list() == [[0, 2, 3, 3]]
+    assert limits.to_list() == [[1, 2, 3, 4]]
+    logits = np.zeros((1, LENGTH, 2), np.float32)
+    logits[0, 0] = 1
+    logits[0, 5:7] = 2
+
+    found = squad_answers.choose(task, windows, logits)
+
+    texts = found["texts"].numpy()[0, : int(found["num_entries"][0])].tolist()
+    assert texts[int(found["best"][0])].strip() != b""
+    # No answer, which is told by no place, and not by another's.
+    assert texts.count(b"") == version_2
+    for text, start in zip(texts, found["starts"].numpy()[0].tolist()):
+        assert (text.strip() == b"") == (start == -1)
 
 
 def test_over_long_questions_are_cut_and_counted(monkeypatch):
