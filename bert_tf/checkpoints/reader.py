@@ -272,8 +272,8 @@ def _open_google(path):
 def _google_parts(checkpoint):
     """Returns the parts whose tensors must be in files of Google's format.
 
-    Token classifiers and span models do without a pooler. Google's own
-    checkpoints have one, converted ones do not.
+    Token classifiers, span models and pure masked-LM models do without a
+    pooler. Google's own checkpoints have one, converted ones do not.
     """
     if checkpoint.config is None or parts.POOLER not in checkpoint.parts:
         return checkpoint.parts
@@ -282,7 +282,9 @@ def _google_parts(checkpoint):
         for tensor in checkpoint.family.table(_one_layer(checkpoint.config))
         if checkpoint.shape_of(tensor) is not None
     }
-    heads = (parts.SPAN, parts.TOKEN_CLASSIFIER)
+    heads = [parts.SPAN, parts.TOKEN_CLASSIFIER]
+    if parts.NEXT_SENTENCE not in found:
+        heads.append(parts.MASKED_LM)
     head = next((head for head in heads if head in found), None)
     if parts.POOLER in found or head is None:
         return checkpoint.parts

@@ -279,6 +279,27 @@ def test_heads_without_a_pooler_are_read(
     assert config["architectures"] == [architecture]
 
 
+def test_a_model_of_masked_words_alone_has_no_pooler(tmp_path):
+    tensors = values(ENCODER | PRETRAINING)
+    tensors = {
+        name: value
+        for name, value in tensors.items()
+        if not name.startswith(("bert/pooler", "cls/seq_relationship"))
+    }
+    write(tmp_path / "a", tensors)
+    for model_class in (BertPretrainer, BertEncoder):
+        model = checkpoints.load(tmp_path / "a", model_class)
+        (bias,) = [x for x in model.weights if "pooler/dense/bias" in x.path]
+        assert bias.path in model.coverage_report.names("new")
+    report = checkpoints.convert(tmp_path / "a", tmp_path / "b", "hugging_face")
+    assert len(report.names("loaded")) == len(tensors)
+    config = json.loads((tmp_path / "b/config.json").read_text())
+    assert config["architectures"] == ["BertForMaskedLM"]
+    checkpoints.convert(tmp_path / "b", tmp_path / "c", "google")
+    assert_bit_equal(read(tmp_path / "c"), tensors)
+    checkpoints.load(tmp_path / "c", BertEncoder)
+
+
 def test_a_pooler_must_be_there_without_such_a_head(tmp_path):
     tensors = values(ENCODER | PRETRAINING)
     del tensors["bert/pooler/dense/kernel"], tensors["bert/pooler/dense/bias"]
