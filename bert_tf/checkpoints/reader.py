@@ -304,6 +304,7 @@ def _open_hugging_face(folder, stack, found):
         _check_no_other_family(folder, family, named)
     _check_weights(folder, found, architecture)
     container = SafetensorsFolder(folder, stack, family.table_name)
+    container.find_tied(family.tied)
     _check_not_tensorflow(container, architecture)
     return Checkpoint(
         path=folder,

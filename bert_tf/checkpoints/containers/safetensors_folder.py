@@ -8,6 +8,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable
+from collections.abc import Mapping
 
 import numpy as np
 import safetensors
@@ -106,6 +107,20 @@ class SafetensorsFolder:
                 )
             self._sources[name] = (source, self.slots_path, name)
         return source.shapes
+
+    def find_tied(self, tied: Mapping[str, str]) -> None:
+        """Gives weights their names that are there under a copy's alone.
+
+        safetensors' `save_model` keeps one name of a tensor, the first of them
+        all in the alphabet.
+
+        Args:
+            tied: {name of a copy: name of the same weight}.
+        """
+        for copy, name in tied.items():
+            if copy in self.shapes and name not in self.shapes:
+                self.shapes[name] = self.shapes.pop(copy)
+                self._sources[name] = self._sources.pop(copy)
 
     def file_of(self, name: str) -> str:
         """Returns the path of the file that holds the tensor."""

@@ -95,7 +95,8 @@ class Family:
         bare_names: Beginnings of the names that lack the prefix there.
         old_names: {pattern: replacement} for the names in older files.
         buffers: Names, without the prefix, of tensors that are not weights.
-        tied: {name: name of the same tensor}; some files hold it twice.
+        tied: {name: name of the same tensor}; some files hold it twice, or
+            only under the first of these names.
         other_nets: {beginning of a name: its net}, if files hold other nets
             besides the model.
         own_dropouts: {part: key of config.json} of heads whose dropout is the
