@@ -230,6 +230,21 @@ def test_vectors_stay_cut(tmp_path, run_program, caplog):
             )
 
 
+def test_dense_layers_that_a_task_leaves_out_are_told(monkeypatch, caplog):
+    layer = sentence_folder.DenseLayer(
+        kernel=np.eye(8, 3, dtype="float32"), bias=None, activation="linear"
+    )
+    vectors = sentence_folder.SentenceVectors(
+        pooling="mean", is_normalized=True, dense=(layer, layer)
+    )
+    with caplog.at_level("WARNING", logger="absl"):
+        monkeypatch.setattr(sentence_folder, "read_known", lambda _: vectors)
+        RetrievalTask(head="dense", dense_size=3).as_started("start")
+        assert not caplog.text
+        RetrievalTask().as_started("start")
+    assert "the task has head='none', not its Dense layers." in caplog.text
+
+
 def test_all_numbers_of_a_vector_are_kept_if_so_told(tmp_path):
     start = tmp_path / "start"
     cut = sentence_folder.SentenceVectors(

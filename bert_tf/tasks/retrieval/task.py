@@ -335,6 +335,8 @@ class RetrievalTask(Task):
             if (found := getattr(told, field))
             != (wanted := getattr(self, field))
         ]
+        if told.dense and self.head != options.DENSE:
+            differences.append(f"head={self.head!r}, not its Dense layers")
         if differences:
             logging.warning(
                 "%s: vectors are not made as the checkpoint says: the task has "
