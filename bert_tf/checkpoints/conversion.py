@@ -277,6 +277,6 @@ def _texts(checkpoint, config, architecture, tokenizer):
     # transformers writes 10 ** 30, or nothing, if no length was set.
     settings = model_folder.read_tokenizer_config(checkpoint.folder)
     longest = config.max_position_embeddings
-    length = min(settings.get("model_max_length", longest), longest)
+    length = int(min(settings.get("model_max_length", longest), longest))
     task = model_folder.read_task(checkpoint.folder)
     return model_folder.make_texts(values, tokenizer, length, task)
