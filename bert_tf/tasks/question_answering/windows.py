@@ -4,7 +4,7 @@ A text that is too long for one sequence is cut into overlapping windows, each
 packed with the question: [CLS] question [SEP] window [SEP]. A window is a
 function of (question, text, number), in TensorFlow operations.
 
-Letters: B windows, L sequence length, W windows of a text.
+Letters: B windows, L sequence length, W windows of a text, T texts.
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ from absl import logging
 
 from bert_tf import features
 from bert_tf import files
+from bert_tf import progress_bar
 from bert_tf.features import Batch
 from bert_tf.tasks import source
 from bert_tf.tasks.question_answering.files import SquadExamples
@@ -36,6 +37,8 @@ PIECES = "pieces"
 IS_MAX_CONTEXT = "is_max_context"
 
 _COUNTING_BATCH = 256
+# Texts are tokenized together that have about so many characters.
+_CHARACTERS_AT_ONCE = 2**18
 
 
 class WindowMaker(tf.Module):
@@ -78,22 +81,16 @@ class WindowMaker(tf.Module):
         self.max_windows = max_windows
         self.task = task
         # Traced once, for all batch sizes and uses.
-        strings = tf.TensorSpec([None], tf.string)
         self._make = tf.function(
             self._make_windows,
             autograph=False,
             input_signature=[
-                strings,
-                strings,
-                tf.TensorSpec([None], tf.int32),
+                tf.TensorSpec([None], tf.string),
+                tf.RaggedTensorSpec([None, None], tf.int32),
+                *[tf.TensorSpec([None], tf.int32)] * 2,
                 tf.TensorSpec([None, 2], tf.int32),
             ],
         )
-
-    def num_pieces(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns the number of pieces of texts, string `[N]`: int32 `[N]`."""
-        pieces = self.tokenizer.tokenize(texts).merge_dims(1, 2)
-        return tf.cast(pieces.row_lengths(), tf.int32)
 
     def num_windows(
         self, question_pieces: tf.Tensor, context_pieces: tf.Tensor
@@ -129,15 +126,17 @@ class WindowMaker(tf.Module):
         left = tf.maximum(context_pieces - room, 0)
         return 1 + (left + step - 1) // step
 
-    def __call__(self, questions, contexts, windows, spans):
-        """Makes one window of each text.
+    def __call__(self, questions, context, rows, windows, answers):
+        """Makes one window for each question.
 
         Args:
             questions: string `[B]`.
-            contexts: string `[B]`.
+            context: RaggedTensor int32 `[T, (pieces)]`, of texts.
+            rows: int32 `[B]`: which text each question is about.
             windows: int32 `[B]`, numbers from 0.
-            spans: int32 `[B, 2]`: the first character of the answer and the
-                one after its last, or -1 for no answer.
+            answers: int32 `[B, 2]`: the numbers of the answer's first and last
+                piece in the text; the first is above the last where there is
+                none.
 
         Returns:
             A dictionary: the model inputs, int32 `[B, L]`, and `labels`: the
@@ -145,7 +144,7 @@ class WindowMaker(tf.Module):
             int32 `[B]` under the names of the model's outputs, 0 if the window
             does not hold the whole answer.
         """
-        made = self._make(questions, contexts, windows, spans)
+        made = self._make(questions, context, rows, windows, answers)
         for value in tf.nest.flatten(made):
             shape = [self.max_seq_length] * (value.shape.rank - 1)
             value.set_shape([*windows.shape, *shape])
@@ -165,11 +164,13 @@ class WindowMaker(tf.Module):
             `max_query_length`; the same of the contexts, uncut; and the
             contexts' `Offsets`, also `[T, (pieces)]`.
         """
-        question = self.tokenizer.tokenize(questions).merge_dims(1, 2)
-        question = question[:, : self.task.max_query_length]
         context, offsets = self.tokenizer.tokenize_with_offsets(contexts)
         offsets = Offsets(*[values.merge_dims(1, 2) for values in offsets])
-        return question, context.merge_dims(1, 2), offsets
+        return (
+            self._tokenize_questions(questions),
+            context.merge_dims(1, 2),
+            offsets,
+        )
 
     def pack(
         self,
@@ -196,14 +197,7 @@ class WindowMaker(tf.Module):
         question_pieces = tf.cast(question.row_lengths(), tf.int32)
         num_pieces = tf.gather(tf.cast(context.row_lengths(), tf.int32), rows)
         row_starts = tf.gather(tf.cast(context.row_starts(), tf.int32), rows)
-        room, step = self._room_and_step(question_pieces)
-        first = windows * step
-        length = tf.clip_by_value(num_pieces - first, 0, room)
-        inputs = packing.pack(
-            [question, packing.take(context, rows, first, length)],
-            self.max_seq_length,
-            self.vocabulary,
-        )
+        inputs, first, length = self._pack(question, context, rows, windows)
 
         # Which piece of the text is at each position of the sequence.
         offset = question_pieces + self._context_offset - first
@@ -224,24 +218,41 @@ class WindowMaker(tf.Module):
             & tf.equal(most_context_BL, windows[:, tf.newaxis]),
         }
 
-    def _make_windows(self, questions, contexts, windows, spans):
-        question, context, offsets = self.tokenize(questions, contexts)
-        made = self.pack(question, context, tf.range(tf.size(windows)), windows)
-        made = {name: made[name] for name in features.MODEL_INPUTS}
+    def _tokenize_questions(self, questions):
+        question = self.tokenizer.tokenize(questions).merge_dims(1, 2)
+        return question[:, : self.task.max_query_length]
+
+    def _pack(self, question, context, rows, windows):
+        """Packs windows, each with a question of its own.
+
+        Args:
+            question: RaggedTensor int32 `[B, (pieces)]`.
+            context, rows, windows: As of `pack`.
+
+        Returns:
+            The model inputs, and int32 `[B]` twice: the number in the text of
+            each window's first piece, and how many pieces it has of the text.
+        """
+        num_pieces = tf.gather(tf.cast(context.row_lengths(), tf.int32), rows)
+        room, step = self._room_and_step(
+            tf.cast(question.row_lengths(), tf.int32)
+        )
+        first = windows * step
+        length = tf.clip_by_value(num_pieces - first, 0, room)
+        inputs = packing.pack(
+            [question, packing.take(context, rows, first, length)],
+            self.max_seq_length,
+            self.vocabulary,
+        )
+        return inputs, first, length
+
+    def _make_windows(self, questions, context, rows, windows, answers):
+        question = self._tokenize_questions(questions)
+        inputs, begin, length = self._pack(question, context, rows, windows)
+        made = {name: inputs[name] for name in features.MODEL_INPUTS}
+        first, last = tf.unstack(answers, axis=1)
+        is_inside = (first <= last) & (first >= begin) & (last < begin + length)
         question_pieces = tf.cast(question.row_lengths(), tf.int32)
-        num_pieces = tf.cast(context.row_lengths(), tf.int32)
-        room, step = self._room_and_step(question_pieces)
-        begin = windows * step
-        end = tf.minimum(num_pieces, begin + room)
-        first, last = _first_and_last_piece(
-            offsets.starts, offsets.limits, spans
-        )
-        is_inside = (
-            (spans[:, 0] >= 0)
-            & (first <= last)
-            & (first >= begin)
-            & (last < end)
-        )
         offset = question_pieces + self._context_offset - begin
         made[features.LABELS] = {
             name: tf.where(is_inside, piece + offset, 0)
@@ -296,7 +307,8 @@ class WindowSource(Source):
     """Questions with windows of their texts: a row of the source is a window.
 
     The batches are dictionaries of the model inputs, int32 `[B, L]`, and
-    `labels`, int32 `[B]` under the names of the model's outputs.
+    `labels`, int32 `[B]` under the names of the model's outputs. Beside the
+    strings the pieces of all texts are kept.
 
     Args:
         maker: The `WindowMaker`.
@@ -311,7 +323,9 @@ class WindowSource(Source):
 
         Logs a warning with the number of questions that are too long.
         """
-        questions = self._num_pieces(self.examples.questions)
+        questions = source.count_pieces(
+            self.examples.questions, self.maker.tokenizer, _COUNTING_BATCH
+        )
         longest = self.maker.task.max_query_length
         num_long = int(np.sum(questions > longest))
         if num_long:
@@ -321,9 +335,10 @@ class WindowSource(Source):
                 files.counted(num_long, "question has", "questions have"),
                 longest,
             )
-        contexts = self._num_pieces(self.examples.contexts)
+        context, _ = self._tokenized
+        lengths = tf.cast(context.row_lengths(), tf.int32)
         return self.maker.num_windows(
-            questions, contexts[self.examples.context_indices]
+            questions, tf.gather(lengths, self.examples.context_indices)
         ).numpy()
 
     @functools.cached_property
@@ -333,37 +348,114 @@ class WindowSource(Source):
 
     def input_maker(self) -> Callable[[Batch], Batch]:
         questions = tf.constant(self.examples.questions)
-        contexts = tf.constant(self.examples.contexts)
         indices = tf.constant(self.examples.context_indices)
-        spans = tf.stack(
-            [self.examples.answer_starts, self.examples.answer_limits], 1
-        )
+        context, answers = map(tf.identity, self._tokenized)
 
         def make(batch):
             question = batch["question"]
             made = self.maker(
                 tf.gather(questions, question),
-                tf.gather(contexts, tf.gather(indices, question)),
+                context,
+                tf.gather(indices, question),
                 batch["window"],
-                tf.gather(spans, question),
+                tf.gather(answers, question),
             )
             return self._trim(made)
 
         return make
 
-    def _num_pieces(self, texts):
-        return source.count_pieces(texts, self.maker.tokenizer, _COUNTING_BATCH)
+    @functools.cached_property
+    def _tokenized(self):
+        """The pieces of all texts, and of the answers.
 
+        To make the whole text anew for each of its windows would cost the
+        square of its length.
 
-def _first_and_last_piece(starts, limits, spans):
-    """Returns the first and last piece of the text that a span touches."""
-    row = starts.value_rowids()
-    ends_before = limits.flat_values <= tf.gather(spans[:, 0], row)
-    starts_before = starts.flat_values < tf.gather(spans[:, 1], row)
-    first, after = (
-        tf.reduce_sum(
-            starts.with_flat_values(tf.cast(is_before, tf.int32)), axis=1
+        Returns:
+            RaggedTensor int32 `[T, (pieces)]`, and an array int32 `[N, 2]`:
+            what `WindowMaker.__call__` takes as `answers`.
+        """
+        examples = self.examples
+        has_answer = examples.answer_starts >= 0
+        texts, tokenizer = tf.constant(examples.contexts), self.maker.tokenizer
+        edges = _edges(examples.contexts)
+
+        @tf.function(autograph=False)
+        def tokenize(first, limit):
+            if not has_answer.any():
+                ids = tokenizer.tokenize(texts[first:limit]).merge_dims(1, 2)
+                return ids.flat_values, ids.row_lengths()
+            ids, offsets = tokenizer.tokenize_with_offsets(texts[first:limit])
+            return (
+                ids.flat_values,
+                ids.merge_dims(1, 2).row_lengths(),
+                offsets.starts.flat_values,
+                offsets.limits.flat_values,
+            )
+
+        groups = tf.data.Dataset.from_tensor_slices((edges[:-1], edges[1:]))
+        groups = groups.map(tokenize, num_parallel_calls=tf.data.AUTOTUNE)
+        # By their texts.
+        questions = np.argsort(
+            np.where(has_answer, examples.context_indices, len(texts)),
+            kind="stable",
         )
-        for is_before in (ends_before, starts_before)
-    )
-    return first, after - 1
+        splits = np.searchsorted(
+            examples.context_indices[questions[: has_answer.sum()]],
+            np.arange(len(texts) + 1),
+        )
+        answers = np.tile(np.array([0, -1], np.int32), (len(examples), 1))
+        all_ids, all_lengths = [], []
+        text = 0
+        with progress_bar.track(
+            groups.as_numpy_iterator(), "tokenize", len(edges) - 1
+        ) as tracked:
+            for ids, lengths, *offsets in tracked:
+                all_ids.append(ids)
+                all_lengths.append(lengths)
+                limits = np.cumsum(lengths)
+                for first, limit in zip(limits - lengths, limits):
+                    own = questions[splits[text] : splits[text + 1]]
+                    text += 1
+                    if len(own):
+                        starts, ends = (part[first:limit] for part in offsets)
+                        answers[own] = _first_and_last_piece(
+                            starts,
+                            ends,
+                            examples.answer_starts[own],
+                            examples.answer_limits[own],
+                        )
+        pieces = tf.RaggedTensor.from_row_lengths(
+            np.concatenate(all_ids), np.concatenate(all_lengths)
+        )
+        return pieces, answers
+
+
+def _edges(texts):
+    """Returns int64 `[groups + 1]`: where groups of texts begin, and the end.
+
+    They have `_CHARACTERS_AT_ONCE` or fewer, or one text.
+    """
+    edges, num_characters = [0], 0
+    for number, text in enumerate(texts):
+        num_characters += len(text)
+        if num_characters > _CHARACTERS_AT_ONCE and number > edges[-1]:
+            edges.append(number)
+            num_characters = len(text)
+    return np.array([*edges, len(texts)])
+
+
+def _first_and_last_piece(starts, limits, span_starts, span_limits):
+    """Returns the first and last pieces of a text that spans touch.
+
+    Args:
+        starts, limits: int `[pieces]`, characters.
+        span_starts, span_limits: int `[spans]`, characters.
+
+    Returns:
+        int `[spans, 2]`.
+    """
+    # Sorted, as marks that change places have theirs in another order.
+    first = np.searchsorted(np.sort(limits), span_starts, side="right")
+    after = np.searchsorted(np.sort(starts), span_limits, side="left")
+    return np.stack([first, after - 1], axis=1)

@@ -123,6 +123,48 @@ def test_windows_and_labels_are_those_of_plain_loops():
         assert batch["input_ids"].shape == (6, longest)
 
 
+def test_long_texts_are_not_tokenized_for_each_window(monkeypatch):
+    # Of its own: what it traces counts.
+    maker = maker_of(max_query_length=3)
+    num_bytes = 0
+
+    def counted(tokenize):
+        def count(texts):
+            nonlocal num_bytes
+            num_bytes += sum(map(len, texts))
+            return texts
+
+        def call(texts):
+            same = tf.numpy_function(count, [texts], tf.string)
+            return tokenize(tf.ensure_shape(same, [None]))
+
+        return call
+
+    for name in ("tokenize", "tokenize_with_offsets"):
+        tokenize = getattr(maker.tokenizer, name)
+        monkeypatch.setattr(maker.tokenizer, name, counted(tokenize))
+    context = "ab, " * 200
+    source = WindowSource(
+        examples=SquadExamples(
+            ids=("q",),
+            questions=("a?",),
+            contexts=(context,),
+            context_indices=np.array([0], np.int32),
+            answer_starts=np.array([4], np.int32),
+            answer_limits=np.array([6], np.int32),
+            answers=None,
+        ),
+        maker=maker,
+    )
+
+    batches = source.evaluation_batches(10).as_numpy_iterator()
+    starts = [batch[features.LABELS]["start_logits"] for batch in batches]
+
+    assert np.concatenate(starts).tolist()[:3] == [6, 0, 0]
+    assert source.num_examples > 50
+    assert num_bytes < 3 * len(context)
+
+
 def test_windows_of_training_are_a_function_of_seed_and_place():
     source = WindowSource(examples=random_examples(2, 9), maker=maker_of())
     count = source.num_examples
