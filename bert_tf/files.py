@@ -314,12 +314,13 @@ def read_text(path: AnyPath, max_bytes: int | None = None) -> str:
 
 
 def read_json(path: AnyPath, max_bytes: int | None = None) -> Any:
-    """Returns the value in a JSON file.
+    """Returns the value in a JSON file, which may begin with a byte order mark.
 
     Raises:
         ValueError: As for `read_text` and `parse_json`.
     """
-    return parse_json(read_text(path, max_bytes), path)
+    # Editors on Windows write the mark.
+    return parse_json(read_text(path, max_bytes).removeprefix("\ufeff"), path)
 
 
 def read_object(path: AnyPath) -> dict[str, Any]:

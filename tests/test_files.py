@@ -87,6 +87,11 @@ def test_json_that_cannot_be_held_is_told_with_its_place(text, match):
         files.parse_json(text, "x")
 
 
+def test_json_may_begin_with_a_byte_order_mark(folder):
+    files.write_text(f"{folder}/a.json", '\ufeff{"a": "\ufeff"}')
+    assert files.read_json(f"{folder}/a.json") == {"a": "\ufeff"}
+
+
 def test_pairs_of_surrogates_are_characters():
     assert files.parse_json(r'"\ud83d\ude00"', "x") == "😀"
 
