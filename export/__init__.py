@@ -1,7 +1,7 @@
-"""Programs that export, check and convert models: `bert_tf.export` installed.
+"""Programs to export, check and convert models, installed as `bert_tf.export`.
 
 Python binds `bert_tf.export`, the public function, to this package as soon as
-one of its programs is imported. So the package is called like the function.
+one of its programs is imported. So the package can be called like the function.
 """
 
 import sys

@@ -1,20 +1,20 @@
-r"""Checks an exported SavedModel, and asks it.
+r"""Checks an exported SavedModel, or prints its answers.
 
     bert_tf check --export_dir=/servables/mrpc --model_dir=/runs/mrpc
 
 loads the newest version in a new process that imports only tensorflow and
 tensorflow_text, and compares its answers to hard texts (or to --input_file's)
-with those of the trained model; where --input_file has labels, also what both
-score. It fails where a signature or an output is missing, and on any difference
-above 1e-5; it says where the model folder has other weights than those
-exported. If it was exported with
---serving_precision=bfloat16 it fails above 0.1, or if more than one text in ten
-gets an answer that the trained model finds worse by more than 0.1.
+with the trained model's. If --input_file has labels, the scores are compared
+too. The check fails if a signature or an output is missing, or if a difference
+exceeds 1e-5, and then names weights of the model folder that are not those
+exported. An export with --serving_precision=bfloat16 fails above 0.1, or if
+more than one text in ten gets an answer that the trained model finds worse by
+more than 0.1.
 
     bert_tf check --export_dir=/servables/mrpc \
         --text=$'First sentence.\tSecond sentence.'
 
-prints the answers to texts of yours.
+prints the answers to your own texts.
 """
 
 import dataclasses
@@ -36,22 +36,22 @@ _INPUT_FILE = flags.DEFINE_string(
     None,
     "Texts to compare on: the development set of the model's task (dev.tsv, "
     "SQuAD's JSON, CoNLL's columns, ...); a .tsv or .csv with a header, a "
-    ".jsonl or a .parquet that names the model's strings; or, under another "
-    "name such as texts.txt, a text a line, the two of a pair separated by a "
-    "tab. A table of hard strings if not given.",
+    ".jsonl or a .parquet that names the model's strings; or any other file, "
+    "e.g. texts.txt, with one text per line and a tab between the two of a "
+    "pair. Built-in hard texts if not given.",
 )
 _LABEL_COLUMN = flags.DEFINE_string(
     "label_column",
     None,
-    "Name of the column of labels in --input_file, if not the task's own. Of a "
-    "tagger the column of tags, by its name or its number: --tag_column of the "
-    "tuning.",
+    "Name of the column of labels in --input_file, if not the task's own. For "
+    "a tagger, the column of tags by name or number, as in --tag_column of "
+    "run_tagger.",
 )
 _TOKEN_COLUMN = flags.DEFINE_string(
     "token_column",
     None,
-    "Of a tagger: the column of words in --input_file, by its number from 0 or "
-    "its name in the first line; 0 if not given.",
+    "For a tagger: the column of words in --input_file, by its number from 0 "
+    "or its name in the first line; 0 if not given.",
 )
 _MAX_ACCURACY_LOSS = flags.DEFINE_float(
     "max_accuracy_loss",
@@ -110,7 +110,7 @@ def main(_):
         rows = scorer = None
         servable = check.trained_servable(path, _MODEL_DIR.value)
         if _INPUT_FILE.value:
-            # Those of the export were of its own --check_file.
+            # The export's own values were for its --check_file.
             options = dataclasses.replace(
                 servable.options,
                 is_checked=True,

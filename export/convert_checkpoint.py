@@ -1,15 +1,15 @@
-r"""Converts a checkpoint between Google's, Hugging Face's and our form.
+r"""Converts a checkpoint between Google's, Hugging Face's and our format.
 
     bert_tf convert \
         --input=uncased_L-12_H-768_A-12 --output=/models/base --format=bert_tf
 
-The input is a release of Google's (a folder, or the prefix of a checkpoint), a
-folder of Hugging Face's, or one of ours, told apart by what is in it. Every
-value stays bit for bit what it was. The coverage report is printed: what went
-where, and what was left over.
+The input is a Google release (a folder, or the prefix of a checkpoint), a
+Hugging Face folder, or one of ours; its contents tell which. Every value is
+kept bit for bit. The coverage report is printed: what went where, and what was
+left over.
 
     google          bert_model.ckpt.*, bert_config.json, vocab.txt: what
-                    google-research/bert loads, optimizer's moments included
+                    google-research/bert loads, with the optimizer's moments
     hugging_face    config.json, model.safetensors, vocab.txt, ...: what
                     transformers loads
     bert_tf         the same folder, with our task.json
@@ -24,10 +24,10 @@ from bert_tf.checkpoints import containers
 
 _INPUT = flags.DEFINE_string("input", None, "The checkpoint to convert.")
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "The folder to write; it must be empty or not there."
+    "output", None, "The folder to write; it must be empty or not exist."
 )
 _FORMAT = flags.DEFINE_enum(
-    "format", containers.BERT_TF, containers.FORMATS, "The form to write."
+    "format", containers.BERT_TF, containers.FORMATS, "The format to write."
 )
 _ALLOW_PARTIAL = flags.DEFINE_bool(
     "allow_partial",
@@ -37,29 +37,28 @@ _ALLOW_PARTIAL = flags.DEFINE_bool(
 _MAX_POSITION_EMBEDDINGS = flags.DEFINE_integer(
     "max_position_embeddings",
     None,
-    "Longest sequence, beyond the checkpoint's: its position embeddings are "
-    "repeated from the first on.",
+    "Longest sequence, if longer than the checkpoint's: its position "
+    "embeddings are repeated from the first.",
     lower_bound=1,
 )
 _DO_LOWER_CASE = flags.DEFINE_bool(
     "do_lower_case",
     None,
-    "Whether the model's texts were lower-cased; if not given, what the input "
-    "says or, where it does not, whether its vocabulary has no capitals.",
+    "Whether the model's texts were lower-cased. If not given, as the input "
+    "says; if it says nothing, true for a vocabulary without capitals.",
 )
 _HIDDEN_ACT = flags.DEFINE_enum(
     "hidden_act",
     None,
     config.ACTIVATIONS,
-    "Activation to take the model to have, whatever its configuration says: "
-    "gelu is the erf form, gelu_new the tanh form that Google's files call "
-    "gelu.",
+    "The model's activation, in place of the one in its configuration: gelu is "
+    "the erf form, gelu_new the tanh form that Google's files call gelu.",
 )
 
 
 def main(_):
     program.end_at_sigterm()
-    # The coverage report, which is printed.
+    # The coverage report would be logged too; it is printed.
     logging.set_verbosity(logging.WARNING)
     program.require(input=_INPUT.value, output=_OUTPUT.value)
 

@@ -3,19 +3,21 @@ r"""Exports a model folder as a SavedModel for TensorFlow Serving.
     bert_tf export --model_dir=/runs/mrpc --export_dir=/servables/mrpc
 
 writes /servables/mrpc/1, next time /servables/mrpc/2: whole or not at all.
-What is served is --kind:
+--kind chooses what is served:
 
-    task          what the model was tuned to: classes, scores, entities, a
-                  choice or cited answers; the default if it was
-    encoder       the TF Hub's encoder: all layers; the default if it was not
-    embedding     one vector a text: --embedding, --normalize
+    task          the model's task: classes, scores, entities, a choice, or
+                  quoted answers; the default if the model was tuned to one
+    encoder       the TF Hub's encoder: all layers; the default otherwise
+    embedding     one vector per text: --embedding, --normalize
     token_embeddings
-                  one vector a token, and where it stands: --layer
+                  one vector per token, and the token's place: --layer
+    reranker      the score of a query with a text, by a classifier with one
+                  output
     fill_mask     the likeliest --top_k tokens for each [MASK]
     preprocessor  the TF Hub's preprocessor for an encoder: no model
 
-With --contents=ids it takes ids only, needs no tensorflow_text, and has none of
-the bounds of texts.
+With --contents=ids the SavedModel takes ids only, needs no tensorflow_text, and
+has no limits for texts.
 """
 
 from absl import flags
@@ -35,13 +37,13 @@ _FORMAT = flags.DEFINE_enum(
     "saved_model",
     ["saved_model", "onnx"],
     "What is written: a SavedModel; or model.onnx and model_int8.onnx, which "
-    "take ids, with the tokenizer's files beside, for programs outside of "
-    "TensorFlow (needs bert_tf[onnx]).",
+    "take ids, and the tokenizer's files, for programs without TensorFlow "
+    "(needs bert_tf[onnx]).",
 )
 _VERSION = flags.DEFINE_integer(
     "version",
     None,
-    "Number of the version; the one after the highest there if not given.",
+    "Number of the version; one more than the highest if not given.",
     lower_bound=0,
 )
 _CONTENTS = flags.DEFINE_enum(
@@ -59,55 +61,56 @@ _MAX_SEQ_LENGTH = flags.DEFINE_integer(
 _TEXT_FEATURES = flags.DEFINE_list(
     "text_features",
     None,
-    "Names of the one or two strings that clients send, comma-separated, "
-    "where the model folder has no task.json.",
+    "Names of the one or two strings that clients send, comma-separated, if "
+    "the model folder has no task.json.",
 )
 _KIND = flags.DEFINE_enum(
     "kind",
     None,
     options_lib.KINDS,
-    "What is served; task if the model was tuned to one, else encoder.",
+    "What is served. If not given, task if the model was tuned to one, and "
+    "encoder otherwise.",
 )
 _EMBEDDING = flags.DEFINE_enum(
     "embedding",
     None,
     options_lib.EMBEDDINGS,
-    "With --kind=embedding: the last layer's [CLS], the mean of its tokens, "
-    "the largest of each number, or the mean of those of the last four layers, "
-    "concatenated. Default: as a folder of sentence-transformers says, or "
+    "With --kind=embedding: the last layer's vector of [CLS], the mean or the "
+    "maximum of its tokens' vectors, or the means of each of the last four "
+    "layers, concatenated. Default: that of a sentence-transformers folder, or "
     "mean.",
 )
 _NORMALIZE = flags.DEFINE_bool(
     "normalize",
     None,
     "With --kind=embedding: whether to divide the vector by its length. "
-    "Default: as a folder of sentence-transformers says, or not.",
+    "Default: that of a sentence-transformers folder, or no.",
 )
 _PROMPT_NAME = flags.DEFINE_string(
     "prompt_name",
     None,
-    "With --kind=embedding: which prompt of a folder of sentence-transformers "
-    "is put before every text. Default: the folder's own default, if any.",
+    "With --kind=embedding: which prompt of a sentence-transformers folder is "
+    "put before every text. Default: the folder's own default, if any.",
 )
 _PROMPT = flags.DEFINE_string(
     "prompt",
     None,
-    "With --kind=embedding: what is put before every text, as it stands, e.g. "
-    "'query: '. Empty for nothing, whatever the folder says.",
+    "With --kind=embedding: a string put before every text, e.g. 'query: '. "
+    "Empty for none, even if the folder has a default.",
 )
 _LAYER = flags.DEFINE_integer(
     "layer",
     None,
-    "With --kind=token_embeddings: the block whose vectors they are, from 0, "
-    "or from the last one on as -1, -2, ...; the last one if not given.",
+    "With --kind=token_embeddings: the block that the vectors come from: 0, 1, "
+    "... from the first, or -1, -2, ... from the last; -1 if not given.",
 )
 _COUNT_TOKENS = flags.DEFINE_bool(
     "count_tokens",
     None,
-    "Of classifiers, regressions, rerankers and embeddings: also answer to "
-    "strings how many tokens were read, and whether there is text that was "
-    "not. Default: not, as the answer of a regression or an embedding is no "
-    "single output then, which REST's clients see.",
+    "For classifiers, regressions, rerankers and embeddings: also answer how "
+    "many tokens of the strings were read, and whether there is text that was "
+    "not. Default: no, as a regression or an embedding then has several "
+    "outputs, and REST clients get another form of answer.",
 )
 _TOP_K = flags.DEFINE_integer(
     "top_k",
@@ -118,30 +121,30 @@ _TOP_K = flags.DEFINE_integer(
 _MAX_TEXT_BYTES = flags.DEFINE_integer(
     "max_text_bytes",
     None,
-    "Bytes of a text that are read, the rest is cut; if not given 1,048,576, "
-    "and 16,384 with --kind=fill_mask.",
+    "Bytes of a text that are read; the rest is cut. If not given, 1,048,576, "
+    "or 16,384 with --kind=fill_mask.",
     lower_bound=1,
 )
 _MAX_WINDOWS = flags.DEFINE_integer(
     "max_windows",
     None,
-    "Of question answering and taggers: windows of a text that are read, the "
-    "rest is cut; 256 if not given.",
+    "For question answering and taggers: windows of a text that are read; the "
+    "rest is cut. 256 if not given.",
     lower_bound=1,
 )
 _MAX_MASKS = flags.DEFINE_integer(
     "max_masks",
     None,
-    "With --kind=fill_mask: masks of a text that are answered, its first; 128 "
-    "if not given.",
+    "With --kind=fill_mask: how many masks of a text are answered, from the "
+    "first; 128 if not given.",
     lower_bound=1,
 )
 _SERVING_PRECISION = flags.DEFINE_enum(
     "serving_precision",
     options_lib.FLOAT32,
     options_lib.PRECISIONS,
-    "Arithmetic of the layers and form of their weights. What bfloat16 costs "
-    "is printed: the largest difference from float32 and how many texts get "
+    "Arithmetic of the layers and dtype of their weights. The cost of bfloat16 "
+    "is printed: the largest difference from float32, and how many texts get "
     "another label; too many are an error.",
 )
 _FREEZE = flags.DEFINE_bool(
@@ -154,50 +157,50 @@ _FREEZE = flags.DEFINE_bool(
 _KEEP_VERSIONS = flags.DEFINE_integer(
     "keep_versions",
     None,
-    "Remove all but so many versions, the newest; all stay if not given.",
+    "How many versions stay, the newest; all if not given.",
     lower_bound=1,
 )
 _CHECK = flags.DEFINE_bool(
     "check",
     True,
     "Load the SavedModel in a process of its own and compare its answers to "
-    "hard texts with the trained model's, before it gets its place.",
+    "hard texts with the trained model's, before it is published.",
 )
 _CHECK_FILE = flags.DEFINE_string(
     "check_file",
     None,
-    "Texts to check on as well: the development set that the model was tuned "
+    "More texts to check on: the development set that the model was tuned "
     "with (dev.tsv, SQuAD's JSON, CoNLL's columns, ...); a .tsv or .csv with a "
-    "header, a .jsonl or a .parquet that has the columns --text_features; or, "
-    "under another name such as texts.txt, a text a line, the two of a pair "
-    "separated by a tab.",
+    "header, a .jsonl or a .parquet that has the columns --text_features; or "
+    "any other file, e.g. texts.txt, with one text per line and a tab between "
+    "the two of a pair.",
 )
 _LABEL_COLUMN = flags.DEFINE_string(
     "label_column",
     None,
-    "Name of the column of labels in --check_file, if not the task's own. Of a "
-    "tagger the column of tags, by its name or its number: --tag_column of the "
-    "tuning.",
+    "Name of the column of labels in --check_file, if not the task's own. For "
+    "a tagger, the column of tags by name or number, as in --tag_column of "
+    "run_tagger.",
 )
 _TOKEN_COLUMN = flags.DEFINE_string(
     "token_column",
     None,
-    "Of a tagger: the column of words in --check_file, by its number from 0 or "
-    "its name in the first line; 0 if not given.",
+    "For a tagger: the column of words in --check_file, by its number from 0 "
+    "or its name in the first line; 0 if not given.",
 )
 _MAX_ACCURACY_LOSS = flags.DEFINE_float(
     "max_accuracy_loss",
     None,
-    "How much lower the task's score on the labelled texts of --check_file may "
-    "be than the trained model's, e.g. 0.01 for a point of accuracy, F1 or "
-    "correlation; if it is more, nothing is exported.",
+    "By how much the task's score on the labelled texts of --check_file may be "
+    "lower than the trained model's, e.g. 0.01 for a point of accuracy, F1 or "
+    "correlation. If it is lower, nothing is exported.",
     lower_bound=0.0,
     upper_bound=1.0,
 )
 _TIMEOUT_SECONDS = flags.DEFINE_integer(
     "timeout_seconds",
     None,
-    "Of the check: longest wait for the SavedModel to be loaded, and for each "
+    "The check's longest wait for the SavedModel to be loaded, and for each "
     f"answer; {options_lib.TIMEOUT_SECONDS} if not given.",
     lower_bound=1,
 )
@@ -212,21 +215,21 @@ _JIT = flags.DEFINE_bool(
 _JIT_LENGTHS = flags.DEFINE_list(
     "jit_lengths",
     [],
-    "With --jit: lengths that sequences are filled up to, comma-separated; "
-    f"{','.join(map(str, options_lib.JIT_LENGTHS))} if not given, and "
-    "--max_seq_length in any case.",
+    "With --jit: lengths that sequences are padded to, comma-separated; "
+    f"{','.join(map(str, options_lib.JIT_LENGTHS))} if not given. "
+    "--max_seq_length is always added.",
 )
 _JIT_BATCH_SIZES = flags.DEFINE_list(
     "jit_batch_sizes",
     [],
-    "With --jit: numbers of texts that batches are filled up to; larger ones "
-    "are cut. "
+    "With --jit: numbers of texts that batches are padded to, comma-separated; "
+    "larger batches are split. "
     f"{','.join(map(str, options_lib.JIT_BATCH_SIZES))} if not given.",
 )
 _WARMUP_BATCH_SIZES = flags.DEFINE_list(
     "warmup_batch_sizes",
     [],
-    "Batch sizes, comma-separated, that the server tries out before the "
+    "Batch sizes, comma-separated, that the server warms up with before the "
     "version takes traffic; needs tensorflow-serving-api.",
 )
 

@@ -1,5 +1,5 @@
-"""A model looked at in a browser of this machine: pages, answers, server.
+"""Shows a model in a browser of this machine: pages, answers, server.
 
-For looking, one request after the other. TensorFlow Serving is for serving: see
-`bert_tf.serving`.
+It answers one request after the other and is meant for looking only. To serve a
+model, use TensorFlow Serving: see `bert_tf.serving`.
 """

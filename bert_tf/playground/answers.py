@@ -1,7 +1,7 @@
-"""What a tuned model answers, as the page shows it: the answers of its kind.
+"""The answers of a tuned model, in the form that the page shows.
 
-The answers are those of `bert_tf.serving.kinds`, computed in this process. A
-class for each way to show them: how many texts it takes, and the JSON.
+They are those of `bert_tf.serving.kinds`, computed in this process. For each
+way to show them, a class tells how many texts it takes, and makes the JSON.
 """
 
 import abc
@@ -29,7 +29,7 @@ _STRINGS = tf.TensorSpec([None], tf.string)
 
 
 class _Module(ModelCaller):
-    """A servable's model as its answers call it, without a file."""
+    """A servable's model, as called by its answers, without a SavedModel."""
 
     def __init__(self, servable: Servable) -> None:
         super().__init__(servable)
@@ -40,7 +40,7 @@ class Shown(abc.ABC):
     """The answers of a servable.
 
     Attributes:
-        KIND: What the page calls the way to show them.
+        KIND: The page's name for the way to show them.
 
     Args:
         servable: The `Servable`.
@@ -64,16 +64,16 @@ class Shown(abc.ABC):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What its texts are called, in order; the last one if it repeats."""
+        """The names of its texts, in order; the last one may repeat."""
         return self.servable.text_features
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """How many texts there must be, at least and at most."""
+        """The least and the greatest number of texts."""
         return len(self.names), len(self.names)
 
     def describe(self) -> dict[str, Any]:
-        """Returns what the page has to know, as JSON has it."""
+        """Returns what the page has to know, ready for JSON."""
         least, _ = self.bounds
         return {
             "kind": self.KIND,
@@ -84,21 +84,21 @@ class Shown(abc.ABC):
 
     @abc.abstractmethod
     def answer(self, texts: Sequence[str]) -> dict[str, Any]:
-        """Returns the answer to texts, as JSON has it."""
+        """Returns the answer to texts, ready for JSON."""
 
     def answers_to(
         self, rows: Sequence[Sequence[str]]
     ) -> dict[str, np.ndarray]:
-        """Returns what the servable answers: {name: array `[N, ...]`}.
+        """Returns the servable's answers: {name: array `[N, ...]`}.
 
         Args:
-            rows: N rows of as many texts as it has names.
+            rows: N rows, each with one text per name.
         """
         columns: dict[str, list[tuple[str, ...]]] = {}
         for name, column in zip(self.servable.text_features, zip(*rows)):
             columns.setdefault(name, []).append(column)
         texts = {
-            # Of choices, which have one name, the axis behind.
+            # Choices share one name and are stacked to `[N, C]`.
             name: tf.constant(own[0] if len(own) == 1 else list(zip(*own)))
             for name, own in columns.items()
         }
@@ -112,7 +112,7 @@ def _numbers(values):
 
 
 class Classes(Shown):
-    """Probabilities of classes, or of labels that may each be there."""
+    """Probabilities of classes, or of independent labels."""
 
     KIND = "classes"
 
@@ -173,7 +173,7 @@ class Entities(Shown):
 
 
 class Answers(Shown):
-    """The answers to a question, cited in their context."""
+    """The answers to a question, quoted from the context."""
 
     KIND = "answers"
 
@@ -210,9 +210,9 @@ class Answers(Shown):
         told = {
             "context": texts[1],
             "best": entry(text, *(number.item() for number in numbers)),
-            # What is missing has no probability.
+            # Missing entries have no probability.
             "answers": [entry(*each) for each in zip(*columns) if each[3] > 0],
-            # The servable's own is of the context alone.
+            # The servable's own flag is for the context only.
             "is_cut": bool(found["is_cut"][0])
             or bool(self._are_questions_cut(tf.constant(texts[:1]))[0]),
         }
@@ -298,7 +298,7 @@ class Sentences(Shown):
         }
 
 
-# Whatever is not here has no answers to show.
+# Other kinds have no answers to show.
 _SHOWN: dict[type[Servable], type[Shown]] = {
     Classification: Classes,
     MultiLabel: Classes,

@@ -1,4 +1,4 @@
-"""The playground as a web application: its page, and four questions.
+"""The playground as a web application: its page and its API.
 
     GET  /               the page
     POST /api/tokens     the pieces of texts
@@ -6,8 +6,9 @@
     POST /api/attention  the attention probabilities
     POST /api/predict    the answer of the model's task
 
-Questions and answers are JSON objects, as the methods of `PlaygroundModel` have
-them; of what is wrong with a question, {"error": ...} tells. No file is served.
+Questions and answers are JSON objects, as the methods of `PlaygroundModel` take
+and return them. The answer to a bad question is {"error": ...}. No files are
+served.
 """
 
 import asyncio
@@ -30,17 +31,17 @@ from bert_tf.playground import requests
 from bert_tf.playground.model import PlaygroundModel
 from bert_tf.playground.page import Page
 
-# Of those that wait, too; all others are answered 503.
+# Including those that wait; further ones are answered with 503.
 MAX_QUESTIONS = 32
 
 
 @dataclasses.dataclass
 class _Turns:
-    """Whose turn it is.
+    """Lets one question at a time ask the model.
 
     Attributes:
-        lock: Whoever has it asks the model.
-        number: How many questions are there, with those that wait.
+        lock: Held by the question that is asking the model.
+        number: The number of questions, including those that wait.
     """
 
     lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
@@ -51,10 +52,10 @@ def make(model: PlaygroundModel, page: Page, token: str, port: int) -> Any:
     """Returns the ASGI application.
 
     Args:
-        model: What is asked; one question at a time.
-        page: What is shown.
-        token: As of `guard.Guard`.
-        port: That of the server.
+        model: The model, which is asked one question at a time.
+        page: The page to show.
+        token: As in `guard.Guard`.
+        port: The server's port.
     """
     turns = _Turns()
     headers = {"content-security-policy": page.policy}
@@ -91,7 +92,7 @@ async def _in_turn(
         return _error(
             503,
             f"The server has {MAX_QUESTIONS} other questions to answer. Ask "
-            "again in a while.",
+            "again later.",
         )
     turns.number += 1
     try:
@@ -108,35 +109,36 @@ async def _answer(
 ) -> Response:
     """Returns the response to a question."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    # Types of media have no case.
+    # Media types are case-insensitive.
     if kind.lower() != "application/json":
         return _error(415, "A request must be application/json.")
     try:
         body = await _read(request)
     except ClientDisconnect:
-        return _error(400, "The request is not whole.")
+        return _error(400, "The request is incomplete.")
     if body is None:
         return _error(
             413, f"A request must have at most {requests.MAX_BODY_BYTES} bytes."
         )
     try:
         values = json.loads(body)
-    # One that is nested too deeply, too.
+    # RecursionError: the JSON is nested too deeply.
     except (ValueError, RecursionError):
         return _error(400, "A request must be JSON.")
 
     try:
         try:
             async with lock:
-                # Whoever types on asks anew, and waits for this one no more.
+                # A user who types on asks again, and drops this question.
                 if await request.is_disconnected():
-                    return _error(400, "Whoever asked has gone.")
+                    return _error(400, "The client has disconnected.")
                 told = await run_in_threadpool(function, values)
         except ValueError as error:
             return _error(400, str(error))
-        # Numbers that are not finite are no JSON: not the question's fault.
+        # Outside the inner block: numbers that are not finite are no valid
+        # JSON, but not the question's fault.
         return JSONResponse(told)
-    # Whatever it is, no word of a text may get into a log.
+    # Only the type is logged: the message may contain words of a text.
     except Exception as error:
         kind = type(error).__name__
         logging.error("/api/%s failed: %s", name, kind)
@@ -144,7 +146,7 @@ async def _answer(
 
 
 async def _read(request):
-    """Returns a request's body, None of one that is too large."""
+    """Returns a request's body, None if it is too large."""
     body = bytearray()
     async for part in request.stream():
         body += part

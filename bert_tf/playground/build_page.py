@@ -1,12 +1,12 @@
 """Makes the playground's page: one HTML file that needs nothing else.
 
-Its parts lie in `page/`: the frame, the style, scripts that all tabs share,
-and a script for each tab, which may have a style of its own. They are put into
-one file with the data, as JSON.
+Its parts are in `page/`: the frame, the style, scripts that all tabs share, and
+a script for each tab, which may have a style of its own. They are joined to one
+file with the data, as JSON.
 
-Whatever a text holds, the page shows it and runs none of it: the data has no
-character that could end its element, scripts make no HTML of strings, and the
-browser is told the digests of the only scripts that it may run.
+Texts are shown but never run: the data has no character that could end its
+element, scripts make no HTML from strings, and the page tells the browser the
+digests of the only scripts that it may run.
 """
 
 import base64
@@ -19,17 +19,17 @@ from collections.abc import Sequence
 from typing import Any
 
 _PAGE = pathlib.Path(__file__).parent / "page"
-# What all tabs share, in this order, and what starts the page.
+# The scripts that all tabs share, in this order, and the one that starts all.
 _SHARED = ("core.js", "philox.js", "masks.js", "tokens.js")
 _START = "start.js"
-# What the tabs share that ask the server.
+# Script and style that the tabs share that ask the server.
 _OF_SERVER = "model"
-# The tabs that records alone suffice for.
+# The tabs that need only records, no model.
 RECORD_TABS = ("masking", "input", "sentence", "records")
-# Most records of a page, where nothing else is asked for.
+# The most records of a page, by default.
 NUM_RECORDS = 200
-# Of what JSON leaves as it is: what could end or open an element, and what
-# older JavaScript takes for the end of a line.
+# Characters that JSON does not escape, but that could open or end an element,
+# or that older JavaScript takes for the end of a line.
 _ESCAPED = {
     ord(character): f"\\u{ord(character):04x}"
     for character in "<>&\u2028\u2029"
@@ -37,7 +37,7 @@ _ESCAPED = {
 
 
 def tab_names() -> tuple[str, ...]:
-    """Returns the tabs that there are: X of each script `tab_X.js`."""
+    """Returns the names of all tabs: X for each script `tab_X.js`."""
     return tuple(
         sorted(
             path.stem.removeprefix("tab_") for path in _PAGE.glob("tab_*.js")
@@ -55,13 +55,14 @@ def build(
     """Returns the page as text.
 
     Args:
-        data: JSON-able, what the tabs show; `record_data` makes it of records.
-        tabs: Names of `tab_names`, in the order of the page.
-        title: What is shown, as plain text.
+        data: What the tabs show, ready for JSON; `record_data` makes it from
+            records.
+        tabs: Some of `tab_names`, in the order of the page.
+        title: The title, as plain text.
         asks_server: Whether scripts may ask the server that the page is from.
 
     Raises:
-        ValueError: If there is no such tab, or none is asked for.
+        ValueError: If `tabs` is empty or has an unknown name.
     """
     unknown = [name for name in tabs if name not in tab_names()]
     if unknown or not tabs:
@@ -92,7 +93,7 @@ def build(
         "SCRIPT": script,
     }
     pieces = _read("page.html").split("@")
-    # In turn text and a name: no part is looked through for names.
+    # Text and names alternate; the inserted parts are not searched for names.
     pieces[1::2] = [parts[name] for name in pieces[1::2]]
     return "".join(pieces)
 
@@ -100,11 +101,12 @@ def build(
 def policy(
     scripts: Sequence[str], styles: Sequence[str], asks_server: bool
 ) -> str:
-    """Returns what a browser lets a page do, a Content-Security-Policy.
+    """Returns a page's Content-Security-Policy: what a browser lets it do.
 
     Args:
-        scripts, styles: What its elements hold: nothing else is run or styles.
-        asks_server: As of `build`.
+        scripts, styles: The contents of its elements; the browser uses no
+            other scripts and styles.
+        asks_server: As in `build`.
     """
     return "; ".join(
         (
@@ -115,7 +117,7 @@ def policy(
                 if texts
             ),
             *(["connect-src 'self'"] if asks_server else []),
-            # The icon, which else the browser asks the server for.
+            # The icon, which the browser would otherwise ask the server for.
             "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
@@ -137,7 +139,7 @@ def to_json(data: Any) -> str:
 def _valid(text):
     """Returns text without lone surrogates, which UTF-8 does not have.
 
-    One, of a file's name, too, would keep the page from disk.
+    With one, e.g. from a file's name, the page could not be written.
     """
     return text.encode("utf-8", "replace").decode("utf-8")
 

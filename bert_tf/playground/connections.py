@@ -1,8 +1,8 @@
-"""Connections of the playground's server: no request, no connection.
+"""Connections of the playground's server, closed if no request comes.
 
-uvicorn waits for the first request of a connection, and for the rest of one,
-for as long as the connection is open. Any page of a browser could keep
-connections open so, without knowing the token.
+uvicorn waits without limit for a connection's first request, and for the rest
+of a request. Any page in a browser could keep connections open in this way,
+without knowing the token.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# From the beginning of a connection, or of its next request, to the request's
-# end. Between them uvicorn waits for 5 seconds.
+# From the start of a connection, or of its next request, to the request's end.
+# Between two requests, uvicorn waits for 5 seconds.
 SECONDS_TO_ASK = 10.0
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if no whole request comes in time."""
+    """A connection that is closed if no complete request comes in time."""
 
     _closing: asyncio.TimerHandle | None = None
 
@@ -27,8 +27,8 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        # What is read of a request: nothing or a part of the header, a part
-        # of the body, or all of it.
+        # IDLE: nothing or a part of the header was read. SEND_BODY: a part of
+        # the body. Otherwise the request is complete.
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self._expect()
         else:

@@ -1,15 +1,14 @@
-"""Who may ask the playground: whoever has its URL, from its own page.
+"""Admits only requests that have the playground's URL and come from its page.
 
-Any page that a browser shows can send requests to a port of this machine, and
-any user of it too. So a request must have
+Any page in a browser, and any user of this machine, can send requests to one of
+its ports. So a request must have
 
 - the token as the first part of its path, which is drawn anew at every start;
-- a Host that is this server: a name that was made to lead here (DNS rebinding)
-  is another;
-- if it changes or asks for anything, i.e. of any method but GET, an Origin
-  that is this server's.
+- a Host that is this server, and not another name that was made to lead here
+  (DNS rebinding);
+- for all methods but GET and HEAD, this server's Origin.
 
-Everything else is answered 403, and nothing tells what was wrong.
+Everything else is answered with 403, without telling what was wrong.
 """
 
 import hmac
@@ -21,7 +20,7 @@ HOST = "127.0.0.1"
 _NAMES = (HOST, "localhost")
 _READS = ("GET", "HEAD")
 _FORBIDDEN = b"403 Forbidden"
-# Of all answers. The page's own Content-Security-Policy tells more.
+# For all answers, but the page has a Content-Security-Policy of its own.
 HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -36,14 +35,14 @@ _App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class Guard:
-    """An ASGI application that lets only such requests through to another.
+    """An ASGI application that passes only such requests on to another.
 
-    That one sees the path behind the token.
+    The other application sees the path after the token.
 
     Args:
         app: The other application.
         token: A string that nobody can guess.
-        port: That of the server.
+        port: The server's port.
     """
 
     def __init__(self, app: _App, token: str, port: int) -> None:
@@ -63,7 +62,7 @@ class Guard:
         if not self._is_good(scope, token):
             await _respond(_with_headers(send), 403, _FORBIDDEN)
         elif not rest:
-            # The page's questions are asked below the folder of its URL.
+            # The page asks its questions below the folder of its URL.
             folder = (b"location", b"/%s/" % self._token)
             await _respond(_with_headers(send), 307, b"", folder)
         else:
@@ -75,7 +74,7 @@ class Guard:
             )
 
     def _is_good(self, scope, token):
-        # In the time of a whole comparison, whatever is wrong.
+        # All comparisons are made, so that the time does not tell what fails.
         is_good = hmac.compare_digest(token.encode(), self._token)
         is_good &= _all_of(scope, b"host") <= self._hosts
         is_good &= len(_all_of(scope, b"host")) == 1
@@ -90,7 +89,7 @@ def _all_of(scope, wanted):
 
 
 async def _respond(send, status, body, *headers):
-    """Sends an answer of a few words, with more headers if any are given."""
+    """Sends a short answer, with more headers if any are given."""
     await send(
         {
             "type": "http.response.start",
@@ -106,7 +105,7 @@ async def _respond(send, status, body, *headers):
 
 
 def _with_headers(send):
-    """Returns a `send` that adds `HEADERS` where a response has none such."""
+    """Returns a `send` that adds those of `HEADERS` that a response lacks."""
 
     async def send_with_headers(message):
         if message["type"] == "http.response.start":

@@ -1,7 +1,7 @@
-"""A model folder opened to be looked at: what each tab of the page asks for.
+"""Opens a model folder and computes what the tabs of the page ask for.
 
-Every method that answers takes a request's JSON and returns the answer's. All
-of it is computed by what the library's programs and exports compute it with.
+Every method that answers takes a request's JSON and returns the answer's. It
+uses the same code as the library's programs and exports.
 """
 
 import base64
@@ -33,11 +33,11 @@ from bert_tf.tasks import fill_mask
 from bert_tf.text import packing
 from bert_tf.text.tokenizers.tokenizer import Spec
 
-# The likeliest tokens of a mask.
+# The number of likeliest tokens for a mask.
 TOP_K = 10
-# Windows of a text that are read.
+# The most windows of a text that are read.
 _MAX_WINDOWS = 32
-# Attention probabilities of an answer: 6 MB of float32.
+# The most attention probabilities in an answer: 6 MB of float32.
 _MAX_PROBS = 1_500_000
 _MODEL_INPUTS = dict.fromkeys(
     features.MODEL_INPUTS, tf.TensorSpec([None, None], tf.int32)
@@ -104,35 +104,35 @@ class PlaygroundModel:
 
     @property
     def tokenizer(self) -> Spec:
-        """Of the model's texts."""
+        """The `Spec` of the model's tokenizer."""
         return self._preprocessor.tokenizer.spec
 
     @property
     def mask_token(self) -> str:
-        """What a masked token is called."""
+        """The vocabulary's name for a masked token."""
         return self._preprocessor.vocabulary.special.mask
 
     def warm_up(self) -> None:
-        """Computes everything once: TensorFlow traces and plans it then."""
+        """Computes everything, so that TensorFlow traces and plans it now."""
         text = "The first sentence takes longest."
         steps = [
             lambda: self.read_tokens({"texts": [text]}),
             lambda: self.attention({"texts": [text]}),
         ]
         if self.fills_masks:
-            # First, so that it stays where sequences are short.
+            # The mask comes first, so that short sequences contain it.
             masked = f"{self.mask_token} {text}"
             steps.append(lambda: self.fill_mask({"texts": [masked]}))
         if self._shown is not None:
             least, _ = self._shown.bounds
             steps.append(lambda: self.predict({"texts": [text] * least}))
-        # A second time: TensorFlow's first runs of a graph are slow too.
+        # Twice: TensorFlow's first runs of a graph are slow too.
         with progress_bar.track(2 * steps, "warm up", 2 * len(steps)) as run:
             for step in run:
                 step()
 
     def describe(self) -> dict[str, Any]:
-        """Returns what the model is, and what can be asked for, as JSON."""
+        """Returns what the model is and what it can answer, ready for JSON."""
         spec = self._preprocessor.tokenizer.spec
         return {
             "name": self.name,
@@ -155,7 +155,7 @@ class PlaygroundModel:
             values: `texts`.
 
         Raises:
-            ValueError: If they are not as they must be; so of all methods.
+            ValueError: If the request is invalid, as in all methods.
         """
         requests.check_names(values, ("texts",))
         read = self._reader.read(requests.texts_of(values, 1, 2))
@@ -174,7 +174,8 @@ class PlaygroundModel:
 
         Returns:
             `probabilities`: base64 of little-endian float32, `[layers, heads,
-            L, L]`, of each query what it looks at; `shape`; `sequence`.
+            L, L]`, over the keys for each query; `shape`; `sequence`;
+            `is_cut`.
         """
         requests.check_names(values, ("texts",))
         texts = requests.texts_of(values, 1, 2)
@@ -193,13 +194,13 @@ class PlaygroundModel:
         """Returns the likeliest tokens in the place of masks.
 
         Args:
-            values: `texts`, one in which the mask token may stand, and
-                `position`, of a token that is masked too, or None.
+            values: `texts`, with one text, which may contain the mask token;
+                and `position`, of another token to mask, or None.
 
         Returns:
-            `sequence`, what stands at each position, and `masks`: of each its
-            position, the `TOP_K` likeliest tokens, and what the text has
-            there, with its rank among all; `is_cut`.
+            `sequence`, the token at each position; `masks`, for each mask its
+            position, the `TOP_K` likeliest tokens, and the text's own token
+            with its rank among all; `is_cut`.
         """
         requests.check_names(values, ("texts", "position"))
         if not self.fills_masks:
@@ -219,8 +220,8 @@ class PlaygroundModel:
             # Not [CLS], nor the last [SEP].
             if not 0 < position < len(sequence) - 1:
                 raise ValueError(
-                    "`position` must be that of a token of the text, 1 to "
-                    f"{len(sequence) - 2}. Received: position={position}."
+                    "`position` must be the position of a token of the text, "
+                    f"1 to {len(sequence) - 2}. Received: position={position}."
                 )
             masked = ids.copy()
             masked[0, position] = self._preprocessor.vocabulary.mask_id
@@ -242,7 +243,7 @@ class PlaygroundModel:
         }
 
     def _mask(self, position, given, probabilities):
-        """Returns what there is to say of a mask, as JSON has it."""
+        """Returns the description of a mask, ready for JSON."""
         top_k = min(TOP_K, len(probabilities))
         order = np.argsort(-probabilities, kind="stable")[:top_k]
         spelling = self._reader.spelling
@@ -264,13 +265,13 @@ class PlaygroundModel:
         return told
 
     def predict(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what the model was tuned to answer to texts.
+        """Returns the answer of the model's task to texts.
 
         Args:
             values: `texts`, in the order of the task's names.
 
         Returns:
-            What the task's `answers.Shown` does.
+            What the task's `answers.Shown` returns.
         """
         requests.check_names(values, ("texts",))
         if self._shown is None:
@@ -280,13 +281,13 @@ class PlaygroundModel:
 
 
 def _check_finite(numbers):
-    """Raises `ArithmeticError` of what JSON cannot hold."""
+    """Raises `ArithmeticError` for numbers that JSON cannot hold."""
     if not np.isfinite(numbers).all():
         raise ArithmeticError("The model's numbers are not finite.")
 
 
 def _name(model_dir):
-    """Returns what to call a folder, also `.`, or a name of the Hub."""
+    """Returns the name to show for a folder, even `.`, or a Hub model."""
     name = os.path.basename(model_dir.rstrip("/"))
     if name in ("", ".", ".."):
         name = os.path.basename(os.path.abspath(model_dir))
@@ -294,10 +295,10 @@ def _name(model_dir):
 
 
 def _open(model_dir, max_seq_length):
-    """Returns the `Servable` of a model folder: what it was tuned to.
+    """Returns the `Servable` for the task of a model folder.
 
-    Of one that was tuned to nothing, the words in the places of masks, and
-    where it has no head for these, the vectors of sentences.
+    A model without a task fills masks, or, if it has no masked-LM head, makes
+    vectors of sentences.
     """
     with reader.open_checkpoint(model_dir) as checkpoint:
         kind, _ = opening.kind_of(checkpoint)

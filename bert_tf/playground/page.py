@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_tf.playground import build_page
 
-# What is data has attributes, and is not run.
+# The element with the data has attributes and does not match: it is not run.
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
@@ -17,8 +17,8 @@ class Page:
     Attributes:
         text: The page. Its scripts and styles are `<script>` and `<style>`
             without any attribute.
-        policy: Its Content-Security-Policy: these scripts and styles, by their
-            hashes, and requests to the server; nothing else.
+        policy: Its Content-Security-Policy. It allows only these scripts and
+            styles, by their hashes, and requests to the server.
     """
 
     text: str
@@ -31,14 +31,14 @@ class Page:
         policy = build_page.policy(
             found["script"], found["style"], asks_server=True
         )
-        # Which a page cannot say of itself.
+        # A page cannot declare this itself; it must be in a header.
         return f"{policy}; frame-ancestors 'none'"
 
 
 def make(
     description: dict[str, Any], records: dict[str, Any] | None = None
 ) -> Page:
-    """Returns the page with the tabs of a model, and of records.
+    """Returns the page with the tabs for a model, and for records if given.
 
     Args:
         description: What `PlaygroundModel.describe` returned.

@@ -1,7 +1,7 @@
-"""What the playground's page shows of pre-training records.
+"""Makes what the playground's page shows of pre-training records.
 
-A sample over all of them, by a seed; counts of all of them; and of their
-vocabulary and rules what masks are drawn from.
+This is a sample of all records, drawn by a seed; counts over all records; and
+the vocabulary and the rules that masks are drawn by.
 """
 
 import collections
@@ -23,10 +23,10 @@ from bert_tf.text import masking
 from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.vocabulary import Vocabulary
 
-# Beside the seed, the key of the sample: it shares no bits with other draws.
+# The sample's key beside the seed, so that it shares no bits with other draws.
 _SAMPLE_KEY = 0x5A3B1E
-# What keeps a page below a few MB: tokens of the sample, and the vocabularies
-# that are there whole.
+# Limits that keep a page below a few MB: the tokens of the sample, and the size
+# of a vocabulary that the page contains completely.
 _MAX_TOKENS = 150_000
 _MAX_ENTRIES = 60_000
 _TOGETHER = {
@@ -41,9 +41,9 @@ class RecordData:
 
     Args:
         tokenizer: The `Spec` of the records' tokenizer.
-        num_records: The most records of the sample; fewer where rows are
-            long, so that the page stays small.
-        seed: Of the sample, in [0, 2**32).
+        num_records: The most records in the sample. There are fewer if rows
+            are long, so that the page stays small.
+        seed: The seed of the sample, in [0, 2**32).
     """
 
     def __init__(self, tokenizer: Spec, num_records: int, seed: int) -> None:
@@ -51,15 +51,14 @@ class RecordData:
         self._num_records = num_records
         self._seed = seed
         self._num_seen = 0
-        # The largest of the draws that are in comes first: (-draw, number,
-        # record).
+        # A heap of (-draw, number, record): the largest draw comes first.
         self._sample: list[tuple[int, int, dict[str, Any]]] = []
         self._counts: dict[str, collections.Counter] = collections.defaultdict(
             collections.Counter
         )
 
     def add(self, examples: dict) -> None:
-        """Takes a batch as `inspection.read` yields it."""
+        """Adds a batch as `inspection.read` yields it."""
         vocabulary = self._tokenizer.vocabulary
         numbers = self._num_seen + np.arange(len(examples[features.INPUT_IDS]))
         self._num_seen += len(numbers)
@@ -100,10 +99,10 @@ class RecordData:
             self._counts[name].update(values.tolist())
 
     def data(self, found: survey.Survey) -> dict[str, Any]:
-        """Returns the data of `build_page.build`: JSON-able.
+        """Returns the data for `build_page.build`, ready for JSON.
 
         Args:
-            found: What the survey found, whose batches were all added.
+            found: The survey's result; all of its batches were added here.
         """
         manifest = found.manifest
         builder = _describe_builder(manifest) if found.is_one_set else None
@@ -140,14 +139,14 @@ class RecordData:
 
 
 def read(paths: Sequence[str], tokenizer: Spec) -> dict[str, Any]:
-    """Returns the data of `build_page.build` of record files.
+    """Returns the data for `build_page.build` from record files.
 
     Args:
         paths: TFRecord files.
         tokenizer: The `Spec` of the records' tokenizer.
 
     Raises:
-        ValueError: As of `survey.make`.
+        ValueError: As in `survey.make`.
     """
     data = RecordData(tokenizer, build_page.NUM_RECORDS, seed=0)
     found = survey.make(
@@ -159,20 +158,21 @@ def read(paths: Sequence[str], tokenizer: Spec) -> dict[str, Any]:
 def describe(
     examples: dict, row: int, number: int, vocabulary: Vocabulary
 ) -> dict[str, Any]:
-    """Returns one record as the page has it: JSON-able.
+    """Returns one record in the form of the page, ready for JSON.
 
     Args:
         examples: A batch as `inspection.read` yields it.
-        row: Of the record in it.
-        number: Of the record among all.
+        row: The record's row in the batch.
+        number: The record's number among all.
         vocabulary: A `Vocabulary`.
 
     Returns:
         `{"number", "columns", "isPacked", "sequences"}`. A sequence, of which
-        a packed row has several, is `{"ids", "segments", "masks", "label"}`:
-        ids before masking, without padding; masks [position, id that stands
-        there now], None where records have no masks; label 0, 1, what else a
-        record has that breaks the rule, or None.
+        a packed row has several, is `{"ids", "segments", "masks", "label"}`.
+        The ids are those before masking, without padding. The masks are
+        [position, id after masking], None if records have no masks. The label
+        is 0 or 1, None if there is none, or another number if the record
+        breaks the rule.
     """
     one = {name: values[row : row + 1] for name, values in examples.items()}
     columns = one[features.INPUT_IDS].shape[1]
@@ -189,7 +189,7 @@ def describe(
         if is_masked:
             is_prediction = one[features.MASKED_LM_WEIGHTS][place] > 0
             positions = one[features.MASKED_LM_POSITIONS][place][is_prediction]
-            # What another program wrote may point anywhere.
+            # Records of other programs may have positions out of range.
             positions = positions[(positions >= 0) & (positions < length)]
             now = one[features.INPUT_IDS][place][positions]
             masks = np.stack([positions, now], axis=1).tolist()
@@ -210,19 +210,20 @@ def describe(
 
 
 def describe_vocabulary(tokenizer: Spec, used: set[int]) -> dict[str, Any]:
-    """Returns a vocabulary as the page has it: JSON-able.
+    """Returns a vocabulary in the form of the page, ready for JSON.
 
     Args:
         tokenizer: The `Spec`.
-        used: The ids that a page shows, which are all that it gets of a large
-            vocabulary.
+        used: The ids that a page shows. Of a large vocabulary, it gets only
+            these and the special tokens.
 
     Returns:
         `{"size", "ids", "names", "spelled", "starts", "special",
-        "firstEntry"}`: ids of the entries, None where they are all there;
-        what they are called, and what they add to a text; "1" of those that
-        begin a word and "0" of others; `{name: id}` of the special tokens;
-        and the first id that masking may put in.
+        "firstEntry", "numBetween", "secondSegment"}`: among them the ids of
+        the entries, None if all are included; their names, and what they add
+        to a text; "1" for entries that begin a word and "0" for others;
+        `{name: id}` of the special tokens; and the first id that masking may
+        put in.
     """
     vocabulary = tokenizer.vocabulary
     ids = list(range(len(vocabulary)))
@@ -252,9 +253,9 @@ def describe_vocabulary(tokenizer: Spec, used: set[int]) -> dict[str, Any]:
 
 
 def describe_rules(manifest: manifests.Manifest | None) -> dict[str, Any]:
-    """Returns the rules of masking as the page has them: JSON-able.
+    """Returns the rules of masking in the form of the page, ready for JSON.
 
-    Those of the manifest; without one, the builder's defaults.
+    They are those of the manifest; without one, the builder's defaults.
     """
     told = {} if manifest is None else manifest.settings
     if manifest is not None:
@@ -280,7 +281,7 @@ def describe_rules(manifest: manifests.Manifest | None) -> dict[str, Any]:
 
 
 def _describe_builder(manifest):
-    """Returns what the builder's seeds are a function of, or None."""
+    """Returns what determines the builder's seeds, None without a manifest."""
     if manifest is None:
         return None
     settings = manifest.settings

@@ -1,15 +1,15 @@
-"""What a request to the playground may hold, and how much of it."""
+"""Checks what a request to the playground holds, and how much."""
 
 from collections.abc import Mapping
 from typing import Any
 
-# Of a request's JSON.
+# The size of a request's JSON.
 MAX_BODY_BYTES = 64 * 1024
-# Of each text.
+# The length of each text.
 MAX_CHARACTERS = 10_000
-# Sentences that are compared, texts that are reranked.
+# The number of sentences to compare, or of texts to rerank.
 MAX_TEXTS = 32
-# Of a text, those that are filled in at once.
+# The number of masks in a text, which are all filled in at once.
 MAX_MASKS = 32
 
 
@@ -17,18 +17,18 @@ def check_names(values: Any, names: tuple[str, ...]) -> None:
     """Checks that a request's JSON is an object of known names.
 
     Args:
-        values: What the JSON was.
-        names: Those that it may have.
+        values: The decoded JSON.
+        names: The names that it may have.
 
     Raises:
-        ValueError: If it is anything else.
+        ValueError: If it is not an object, or has another name.
     """
     if not isinstance(values, dict):
         raise ValueError("A request must be a JSON object.")
     for name in values:
         if name not in names:
             raise ValueError(
-                f"A request must have no other values than {', '.join(names)}."
+                f"A request must have no values except {', '.join(names)}."
             )
 
 
@@ -37,14 +37,14 @@ def texts_of(
 ) -> tuple[str, ...]:
     """Returns the texts of a request, valid Unicode.
 
-    JavaScript's strings may hold halves of characters: of these, U+FFFD.
+    JavaScript's strings may hold halves of characters, which become U+FFFD.
 
     Args:
         values: A request.
         least, most: How many texts there must be.
 
     Raises:
-        ValueError: If `texts` are no strings, too few, too many or too long.
+        ValueError: If `texts` are not strings, too few, too many or too long.
     """
     texts = values.get("texts")
     if not isinstance(texts, list) or not all(
@@ -60,7 +60,7 @@ def texts_of(
     if longest > MAX_CHARACTERS:
         raise ValueError(
             f"A text must have at most {MAX_CHARACTERS:,} characters. "
-            f"Received: one of {longest:,}."
+            f"Received: a text of {longest:,}."
         )
     return tuple(
         text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -69,10 +69,10 @@ def texts_of(
 
 
 def position_of(values: Mapping[str, Any]) -> int | None:
-    """Returns the place of a token in a request, None if it names none.
+    """Returns a request's position of a token, None if it has none.
 
     Raises:
-        ValueError: If `position` is no integer from 0.
+        ValueError: If `position` is not an integer from 0.
     """
     position = values.get("position")
     if position is not None and (type(position) is not int or position < 0):

@@ -8,12 +8,12 @@ from typing import Any
 
 from bert_tf.playground import guard
 
-# For what is being answered when it is stopped.
+# The time to finish current answers when the server is stopped.
 _SECONDS_TO_STOP = 2
 
 
 def check_installed() -> None:
-    """Raises `ValueError` if what serves is not installed."""
+    """Raises `ValueError` if starlette or uvicorn is not installed."""
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -26,43 +26,43 @@ def check_installed() -> None:
 
 @contextlib.contextmanager
 def bound(port: int) -> Iterator[socket.socket]:
-    """Yields a socket of this machine's own address, closed after the block.
+    """Yields a socket at this machine's own address, closed after the block.
 
     Args:
-        port: Its port; 0 for any that is free.
+        port: Its port; 0 for any free one.
 
     Raises:
-        ValueError: If something else listens there, or it is not allowed.
+        ValueError: If the port is in use, or not allowed.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as found:
-        # Else one that has just ended keeps the port for a minute.
+        # Otherwise a server that has just ended keeps the port for a minute.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((guard.HOST, port))
-            # From here on nobody else gets it.
+            # From here on, nobody else can get the port.
             found.listen()
         except OSError as error:
             raise ValueError(
-                "--port must be one that is free; 0 takes any. "
+                "--port must be a free port; 0 takes any. "
                 f"Received: --port={port} ({error.strerror})."
             ) from error
         yield found
 
 
 def new_token() -> str:
-    """Returns 32 random bytes as the part of a URL."""
+    """Returns 32 random bytes as a part of a URL."""
     return secrets.token_urlsafe(32)
 
 
 def url(port: int, token: str) -> str:
-    """Returns where the page is."""
+    """Returns the URL of the page."""
     return f"http://{guard.HOST}:{port}/{token}/"
 
 
 def run(app: Any, listening: socket.socket) -> None:
     """Serves an application until Ctrl-C, or SIGTERM.
 
-    Nothing is logged of requests: their paths have the token, and their bodies
+    Requests are not logged: their paths contain the token, and their bodies
     texts.
 
     Args:
@@ -70,7 +70,7 @@ def run(app: Any, listening: socket.socket) -> None:
         listening: What `bound` yielded.
 
     Raises:
-        KeyboardInterrupt: On Ctrl-C, when it has stopped.
+        KeyboardInterrupt: On Ctrl-C, after the server has stopped.
     """
     import uvicorn
 
@@ -81,9 +81,9 @@ def configure(app: Any) -> Any:
     """Returns the `uvicorn.Config` of an application.
 
     Args:
-        app: The ASGI application. It counts the questions that it takes:
-            `limit_concurrency` would count connections too, and those that
-            have shown no token would keep all others out.
+        app: The ASGI application. It limits the number of questions itself:
+            `limit_concurrency` would count connections too, so that those
+            without a token could keep all others out.
     """
     import uvicorn
 

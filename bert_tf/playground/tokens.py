@@ -1,8 +1,8 @@
-"""Texts as a model reads them: pieces with their places, and what was changed.
+"""Texts as a model reads them: pieces, their places, and what was changed.
 
-What normalisation did is told by what it did: of a piece that is spelled
-otherwise than the characters that it was made from, the fewest of the usual
-steps that lead from these to it. So no kind of tokenizer has to be known here.
+The steps of normalisation are inferred from its result. If a piece is spelled
+differently from the characters that it was made from, the fewest usual steps
+are found that lead from them to it. So this works for every kind of tokenizer.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ def _without_marks(text):
     )
 
 
-# In the order in which tokenizers do them.
+# In the order in which tokenizers apply them.
 _STEPS = (
     ("composed (NFC)", lambda text: unicodedata.normalize("NFC", text)),
     ("decomposed (NFD)", lambda text: unicodedata.normalize("NFD", text)),
@@ -47,8 +47,8 @@ def find_changes(was: str, now: str) -> list[str]:
         now: What the pieces made from them spell.
 
     Returns:
-        Names of steps, none of equal strings; `OTHER_CHANGE` where no few of
-        the steps lead there.
+        Names of steps; empty for equal strings, and `OTHER_CHANGE` if no three
+        of the steps or fewer lead there.
     """
     if was == now:
         return []
@@ -63,7 +63,7 @@ def find_changes(was: str, now: str) -> list[str]:
 
 
 class Spelling:
-    """The entries of a vocabulary, for people.
+    """The entries of a vocabulary, in readable form.
 
     Args:
         spec: The spec of the tokenizer.
@@ -80,11 +80,11 @@ class Spelling:
         }
 
     def spelled(self, index: int) -> bytes:
-        """Returns what an entry adds to a text, a space before a word too."""
+        """Returns what an entry adds to a text, with a space before a word."""
         return self._spelled[index]
 
     def describe(self, index: int) -> dict[str, Any]:
-        """Returns what there is to say of an entry, as JSON has it."""
+        """Returns the description of an entry, ready for JSON."""
         is_special = index in self._special
         token = self.tokens[index]
         text = self._spelled[index].decode("utf-8", "replace")
@@ -103,8 +103,8 @@ class Read:
 
     Attributes:
         inputs: The model inputs, int32 `[1, L]`, without padding.
-        texts: Of each text its pieces, as JSON has them.
-        sequence: Of each position what stands there, likewise.
+        texts: The pieces of each text, ready for JSON.
+        sequence: The token at each position, likewise.
         is_cut: Whether there are pieces that are not read.
     """
 
@@ -115,11 +115,11 @@ class Read:
 
 
 class Reader:
-    """Reads texts as a model's `Preprocessor` does, and tells how.
+    """Reads texts as a model's `Preprocessor` does, and describes the result.
 
     Args:
         tokenizer: The tokenizer.
-        max_seq_length: Of the longest sequence.
+        max_seq_length: The length of the longest sequence.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_seq_length: int) -> None:
@@ -139,18 +139,18 @@ class Reader:
     def read(
         self, texts: Sequence[str], max_seq_length: int | None = None
     ) -> Read:
-        """Returns what is read of one or two texts.
+        """Reads one or two texts.
 
         Args:
             texts: Strings.
-            max_seq_length: Of the sequence, if less than the model's.
+            max_seq_length: The longest sequence, if less than the model's.
         """
         length = min(max_seq_length or self.max_seq_length, self.max_seq_length)
         found, segments, number = [], [], 0
         first_number = len(self._vocabulary)
         for text in texts:
-            # One after the other: what is rare in one must not change how the
-            # other is read.
+            # One after the other, so that rare characters of one text do not
+            # change how the other is read.
             ids, starts, limits = self._tokenize(tf.constant([text]))
             pieces = _Pieces(
                 ids=ids.flat_values.numpy(),
@@ -160,7 +160,7 @@ class Reader:
             )
             found.append(pieces)
             count = len(pieces.ids)
-            # Numbers of pieces, beyond all ids, to be found again.
+            # Number the pieces, beyond all ids, to find them after packing.
             numbers = tf.range(count) + first_number + number
             segments.append(
                 tf.RaggedTensor.from_row_splits(numbers, [0, count])
@@ -205,7 +205,7 @@ class Reader:
         )
 
     def _tell(self, text, pieces, kept):
-        """Returns what there is to say of a text, as JSON has it."""
+        """Returns the description of a text, ready for JSON."""
         told = []
         for index, word, start, limit, is_kept in zip(
             *(values.tolist() for values in dataclasses.astuple(pieces)),
@@ -242,7 +242,7 @@ class Reader:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Pieces:
-    """The pieces of a text: int arrays `[N]`; places are characters."""
+    """The pieces of a text: int arrays `[N]`; places count characters."""
 
     ids: np.ndarray
     words: np.ndarray
@@ -265,7 +265,7 @@ def _overlapping(pieces):
 
 
 def _dropped(text, pieces):
-    """Returns the characters of no piece, but white space, as JSON has them."""
+    """Returns characters that are in no piece, except white space."""
     is_read = np.zeros(len(text), bool)
     for start, limit in zip(pieces.starts, pieces.limits):
         is_read[start:limit] = True

@@ -1,4 +1,4 @@
-"""Exports: a model folder as a versioned SavedModel, whole or not at all."""
+"""Exports a model folder as a versioned SavedModel, whole or not at all."""
 
 import dataclasses
 import os
@@ -34,12 +34,12 @@ class Export:
     Args:
         path: The version's folder.
         signatures: {name: its SignatureDef}.
-        text_ops: Operations of tensorflow_text in it, sorted.
-        num_core_ops: How many kinds of TensorFlow's own are in it.
+        text_ops: Kinds of tensorflow_text operations in the graph, sorted.
+        num_core_ops: Number of kinds of TensorFlow operations in the graph.
         graph_bytes: Size of saved_model.pb.
         variable_bytes: Size of the variables' files.
-        check_table: The comparison with the trained model, to be read; empty
-            where it was not made.
+        check_table: Printable comparison with the trained model; empty if the
+            check was skipped.
         pruned: The old versions that were removed.
     """
 
@@ -57,8 +57,8 @@ class Export:
             f"Exported {self.path}",
             f"  graph      {self.graph_bytes / 1e6:9.2f} MB",
             f"  variables  {self.variable_bytes / 1e6:9.2f} MB",
-            f"  operations {self.num_core_ops:6d} kinds of TensorFlow's, "
-            f"{len(self.text_ops)} of tensorflow_text's"
+            f"  operations {self.num_core_ops:6d} kinds from TensorFlow, "
+            f"{len(self.text_ops)} from tensorflow_text"
             + "".join(f"\n    {name}" for name in self.text_ops),
             "  signatures",
         ]
@@ -86,23 +86,24 @@ def export(
     export_dir: files.AnyPath,
     options: ExportOptions = _DEFAULT,
 ) -> Export:
-    """Writes `export_dir/version/`, a SavedModel, from a model folder.
+    """Writes a model folder as a SavedModel to `export_dir/version/`.
 
-    Others may export into the same folder meanwhile: each gets a version.
+    Several exporters may write to the same folder at once; each gets a version
+    of its own.
 
     Args:
-        model_dir: A model folder, of bert_tf or Hugging Face: a fine-tuned
-            one becomes what its task answers, any other an encoder.
+        model_dir: A model folder of bert_tf or Hugging Face. A fine-tuned
+            model is served for its task, any other as an encoder.
         export_dir: The servable's folder, `.../<name>`, local or remote.
         options: The `ExportOptions`.
 
     Returns:
-        An `Export`: `path` is the version's folder, and `str()` of it a table
+        An `Export`: `path` is the version's folder, and `str()` gives a table
         of its signatures and of the check.
 
     Raises:
-        ValueError: If the folder cannot be exported, the version is there, or
-            answers differ; nothing has been written then.
+        ValueError: If the folder cannot be exported, the version exists, or
+            answers differ. Nothing is written in that case.
 
     Example:
 
@@ -185,10 +186,10 @@ def export(
 
 
 def _check(trained, folder, texts, dev_set, max_accuracy_loss):
-    """Compares a SavedModel with the trained model, and writes how into it.
+    """Compares a SavedModel with the trained model and records the result.
 
     Returns:
-        The table of the comparison, and what is wrong, "" if nothing is.
+        The table of the comparison, and the problem found, "" if none.
     """
     scorer = dev_set and Scorer(dev_set)
     release, comparisons = check.compare(
@@ -214,7 +215,7 @@ def _check(trained, folder, texts, dev_set, max_accuracy_loss):
 
 
 def _check_bounds_of_ids(bounds, servable):
-    """Raises `ValueError` if one of them bounds nothing in requests of ids."""
+    """Raises `ValueError` for bounds that do not apply to requests of ids."""
     unused = [name for name in bounds if name not in servable.BOUNDS_OF_IDS]
     if unused:
         names = " and ".join(f"`{name}`" for name in unused)
@@ -226,7 +227,7 @@ def _check_bounds_of_ids(bounds, servable):
 
 
 def save(servable: Servable, folder: str) -> None:
-    """Writes a SavedModel into a local folder, which may be there already.
+    """Writes a SavedModel into a local folder, which may exist.
 
     Args:
         servable: A `Servable`.
@@ -234,14 +235,14 @@ def save(servable: Servable, folder: str) -> None:
 
     Raises:
         ValueError: If it holds an operation that old servers do not have.
-        OSError: If the disk is full, and so on.
+        OSError: If writing fails, e.g. on a full disk.
     """
     with tempfile.TemporaryDirectory() as vocab_folder:
         vocab_path = f"{vocab_folder}/vocab.txt"
         files.write_text(vocab_path, servable.preprocessor.vocabulary.to_text())
         options = tf.saved_model.SaveOptions()
-        # What is traced elsewhere is traced once more as it is saved, and the
-        # graph would hold both.
+        # Functions traced outside this context are traced again on saving, and
+        # the graph would hold both.
         with save_context.save_context(options):
             module = servable.make_module(vocab_path)
             module.trace()

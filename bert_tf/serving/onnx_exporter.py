@@ -1,8 +1,9 @@
-"""Exports for programs outside of TensorFlow: ids in, logits or vectors out.
+"""Exports models to ONNX for programs without TensorFlow.
 
-A version's folder holds model.onnx (float32), model_int8.onnx (weights and,
-as it runs, activations of the matrix products in 8 bits), the tokenizer's
-files, config.json, and bert_tf.json. The last two have the names of the labels.
+Ids go in; logits or vectors come out. A version's folder holds model.onnx
+(float32), model_int8.onnx (matrix products with 8-bit weights, and activations
+quantized at run time), the tokenizer's files, config.json and bert_tf.json. The
+last two hold the label names.
 """
 
 import copy
@@ -51,15 +52,15 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 
 FLOAT_FILE, INT8_FILE = "model.onnx", "model_int8.onnx"
 FILES = (FLOAT_FILE, INT8_FILE)
-# What of the options says anything here.
+# The options that apply to ONNX.
 _TAKEN = (
     *("kind", "settings", "max_seq_length", "text_features"),
     *("is_checked", "check_file", "version"),
     *("label_column", "token_column", "max_accuracy_loss"),
 )
-# Of an axis of any length.
+# The end of a slice along an axis of any length.
 _END = 2**31 - 1
-# A protocol buffer holds no more.
+# The limit of protocol buffers is 2 GiB.
 _MOST_BYTES = 2**31 - 2**20
 
 
@@ -69,9 +70,9 @@ class OnnxExport:
 
     Args:
         path: The version's folder.
-        check_table: How the answers of both models differ from the trained
-            model's, to be read; empty where they were not compared.
-        num_bytes: {name of a model: its size}.
+        check_table: Printable comparison of both models with the trained one;
+            empty if the check was skipped.
+        num_bytes: {name of a model's file: its size}.
     """
 
     path: str
@@ -90,20 +91,20 @@ class OnnxExport:
 def export(
     model_dir: files.AnyPath, export_dir: files.AnyPath, options: ExportOptions
 ) -> OnnxExport:
-    """Writes `export_dir/version/` with a model in ONNX, from a model folder.
+    """Writes a model folder as an ONNX model to `export_dir/version/`.
 
     Args:
-        model_dir: A model folder of a classifier, a regression, a model of
-            several labels, a reranker, a tagger, question answering, multiple
-            choice, or any with the kind "embedding" or "token_embeddings".
+        model_dir: A model folder of a classifier, a regression, a multi-label
+            model, a reranker, a tagger, question answering or multiple choice;
+            or any with the kind "embedding" or "token_embeddings".
         export_dir: A local folder for versions in ONNX.
-        options: The `ExportOptions`; those that say how a SavedModel is made
-            must be the defaults.
+        options: The `ExportOptions`; those that only concern SavedModels must
+            be the defaults.
 
     Raises:
-        ValueError: If the model cannot be exported so, the answers in float32
-            differ from the trained model's, or onnx or onnxruntime is not
-            installed; nothing has been written then.
+        ValueError: If the model cannot be exported to ONNX, its float32
+            answers differ from the trained model's, or onnx or onnxruntime is
+            not installed. Nothing is written in that case.
     """
     _check_installed()
     export_dir = os.fspath(export_dir).rstrip("/")
@@ -126,7 +127,7 @@ def export(
         if options.is_checked:
             scorers = [Scorer(dev_set) for _ in FILES if dev_set]
             comparisons = compare(folder, servable, texts, scorers)
-            # What int8 costs is shown, no error: float32 stands beside it.
+            # Differences of int8 are shown, but no error: float32 is there too.
             table = "\n".join(
                 report.comparisons_table(
                     _onnxruntime().__version__, [each], "ONNX Runtime"
@@ -157,21 +158,21 @@ def make_model(servable: Servable) -> Any:
     """Returns the ModelProto of a servable.
 
     Raises:
-        ValueError: If its kind, or its model, has no form in ONNX here.
+        ValueError: If its kind or its model cannot be exported to ONNX.
     """
     make = _MAKERS.get(type(servable))
     if make is None:
         raise ValueError(
             "`format` must be saved_model for this kind: onnx is for "
-            "classifiers, regressions, several labels, rerankers, taggers, "
-            "question answering, multiple choice and embeddings, of tokens "
-            "too. "
+            "classifiers, regressions, multi-label models, rerankers, taggers, "
+            "question answering, multiple choice, and embeddings of texts or "
+            "tokens. "
             f"Received: format=onnx, a model of {type(servable).__name__}."
         )
     if servable.model.config.is_decoder:
         raise ValueError(
-            "`format` must be saved_model for a model that goes from left to "
-            "right. Received: format=onnx."
+            "`format` must be saved_model for a left-to-right model. "
+            "Received: format=onnx."
         )
     return make(servable)
 
@@ -186,14 +187,14 @@ def compare(
 
     Args:
         folder: A version's folder.
-        servable: The `Servable` that it was made of.
+        servable: The `Servable` that they were made from.
         texts: Rows of one or two strings, bytes.
-        scorers: Those that the answers of each of `FILES` are given, if any.
+        scorers: One for the answers of each of `FILES`, or none.
 
     Returns:
-        A `check.Comparison` of each of `FILES`: that of int8 as of bfloat16;
-        and one of int8 asked a text at a time. What shares a batch with a text
-        sets the range of its 8 bits too.
+        A `check.Comparison` for each of `FILES`, and one for int8 with a text
+        at a time, as the other texts of a batch set the range of the 8 bits
+        too. int8 has the tolerance of bfloat16.
     """
     alone = f"{INT8_FILE}, a text at a time"
     models = {name: load(f"{folder}/{name}") for name in FILES}
@@ -203,7 +204,7 @@ def compare(
     scorer_of = dict(zip(FILES, scorers))
     found: dict[str, list[Any]] = {name: [] for name in models}
     outputs = servable.outputs[signatures.IDS]
-    # The models' logits are calibrated already.
+    # The logits of the ONNX models are calibrated already.
     uncalibrated = copy.copy(servable)
     if servable.task is not None:
         uncalibrated.task = servable.task.with_temperature(1.0)
@@ -241,9 +242,9 @@ def compare(
 
 
 def load(path: str) -> Callable[[Any], Any]:
-    """Returns what computes a model's output of the model inputs.
+    """Returns a function from model inputs to a model's output.
 
-    It is a tensor, or {name: tensor} of several.
+    The output is a tensor, or {name: tensor} if there are several.
     """
     import tensorflow as tf
 
@@ -296,7 +297,7 @@ def _make_multiple_choice(servable):
 
 
 def _add_logits(graph, servable, head, inputs):
-    """Adds what a head makes of the pooled outputs: `[B, labels]`."""
+    """Adds a head on the pooled outputs: logits `[B, labels]`."""
     model = servable.model
     *_, sequence = onnx_graph.add_encoder(graph, model.encoder, inputs)
     x = onnx_graph.add_pooled(graph, model.encoder, sequence)
@@ -305,8 +306,8 @@ def _add_logits(graph, servable, head, inputs):
             model.hidden_layer.activation,
             graph.dense(model.hidden_layer.dense, x),
         )
-    # Their softmax, or their sigmoids, are the calibrated probabilities.
-    # A reranker may have been tuned elsewhere, to no task of ours.
+    # The softmax or sigmoids of these logits are calibrated probabilities. A
+    # reranker that was tuned elsewhere has no task.
     temperature = servable.task.temperature if servable.task else 1.0
     return graph.dense(head.dense, x, 1 / temperature)
 
@@ -359,8 +360,8 @@ def _make_embedding(servable):
     if len(layers) > 1:
         x = graph.apply("Concat", *layers, axis=-1)
     if servable.num_left_out:
-        # With what is left out goes its place: the first token is another.
-        # One is left, as an empty batch may have no more.
+        # Cut the prompt off, so that the first token is the one after it. One
+        # position stays, as an empty batch may have no more.
         last = graph.apply("Shape", mask, start=1, end=2)
         last = graph.apply("Sub", last, graph.integers(1))
         number = graph.integers(servable.num_left_out)
@@ -423,21 +424,21 @@ _MAKERS = {
 
 
 def quantize(folder: files.AnyPath) -> None:
-    """Writes a folder's model in 8 bits beside that in float32.
+    """Writes a folder's 8-bit model beside the float32 one.
 
     Raises:
-        OSError: If the disk is full, and so on.
+        OSError: If writing fails, e.g. on a full disk.
     """
     from google.protobuf.message import DecodeError
     from onnxruntime import quantization
 
-    # It tells the root logger of each tensor that stays as it is, and to
-    # prepare the model, which nobody can do who exports one.
+    # quantize_dynamic logs each tensor that it leaves as it is, and asks to
+    # preprocess the model, which users of the exporter cannot do.
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)
     try:
-        # The tables of embeddings are looked up, not multiplied: they stay.
+        # Embedding tables are looked up, not multiplied: they stay float32.
         quantization.quantize_dynamic(
             f"{folder}/{FLOAT_FILE}",
             f"{folder}/{INT8_FILE}",
@@ -445,7 +446,7 @@ def quantize(folder: files.AnyPath) -> None:
             weight_type=quantization.QuantType.QInt8,
             per_channel=True,
         )
-    # It writes a model of its own first, and reads it, be it whole or not.
+    # It first writes a temporary model and reads it, complete or not.
     except (OSError, DecodeError) as error:
         raise OSError(
             f"{INT8_FILE} cannot be written; is the disk full? {error}"
@@ -455,7 +456,7 @@ def quantize(folder: files.AnyPath) -> None:
 
 
 def _write(folder, model, servable, model_dir):
-    """Writes the files of a version into a folder that is there."""
+    """Writes the files of a version into an existing folder."""
     files.write_bytes(f"{folder}/{FLOAT_FILE}", model.SerializeToString())
     quantize(folder)
     tokenizer = tokenizer_files.read(str(model_dir))
@@ -473,7 +474,7 @@ def _write(folder, model, servable, model_dir):
     labels = list(getattr(servable.task, "labels", ()))
     path = f"{model_dir}/{model_folder.CONFIG_FILE}"
     if files.exists(path):
-        # Those of task.json, which the outputs are of.
+        # The labels of task.json, which the outputs follow.
         texts[model_folder.CONFIG_FILE] = model_folder.to_json(
             files.read_object(path)
             | (config_json.name_fields(labels) if labels else {})
@@ -514,7 +515,7 @@ def _check_options(options, export_dir):
         if files.exists(f"{export_dir}/{name}/{saved_model.FILE}"):
             raise ValueError(
                 "`export_dir` must hold no SavedModel with format=onnx: a "
-                "server would take what is written for a version of that. "
+                "server would take the ONNX files for one of its versions. "
                 f"Received: export_dir={export_dir}, with version {name}."
             )
     publishing.check_version(export_dir, options.version)

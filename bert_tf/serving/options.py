@@ -1,4 +1,4 @@
-"""What the exporter is told, and what stands of it in the export."""
+"""The options of an export, which the export also records."""
 
 import dataclasses
 import numbers
@@ -18,7 +18,7 @@ TEXT = "text"
 IDS = "ids"
 CONTENTS = (TEXT, IDS)
 
-# What is served: what the model was tuned to, or a kind that needs no tuning.
+# What is served: the task of the model, or a kind that needs no task.
 TASK = "task"
 RERANKER = "reranker"
 TOKEN_EMBEDDINGS = "token_embeddings"
@@ -27,21 +27,21 @@ KINDS = (
     *("fill_mask", "preprocessor"),
 )
 
-# Of the kind "embedding": what the vector is.
+# Values of the setting `embedding`: how the vector is made.
 LAST_FOUR = "last_four"
 EMBEDDINGS = (CLS, MEAN, MAX, LAST_FOUR)
 
-# Loading a large model, or a large batch's answer, takes a tenth of it.
+# Loading a large model, or answering a large batch, takes a tenth of this.
 TIMEOUT_SECONDS = 600
 
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
 PRECISIONS = (FLOAT32, BFLOAT16)
 
-# Of models compiled by XLA, where none are given.
+# Defaults for models compiled by XLA.
 JIT_LENGTHS = (16, 24, 32, 48, 64, 96, 128)
 JIT_BATCH_SIZES = (1, 8)
 
-# [CLS], a piece and [SEP]; a second.
+# The least values. A sequence has at least [CLS], a piece and [SEP].
 _LEAST = {"max_seq_length": 3, "timeout_seconds": 1, "keep_versions": 1}
 
 
@@ -58,7 +58,7 @@ def _is_list_of(kind: type) -> Callable[[Any], bool]:
     )
 
 
-# Whether a value is good, and what one is.
+# Checks: a function that tells whether a value is good, and what a good one is.
 OBJECT = (_has_type(dict), "a dictionary")
 _STRING = (_has_type(str), "a string")
 _BOOL = (_has_type(bool), "true or false")
@@ -66,7 +66,7 @@ _INTEGER = (_has_type(int), "an integer")
 _NUMBER = (_has_type(int, float), "a number")
 _INTEGERS = (_is_list_of(int), "a list of integers")
 _NAMES = (_is_list_of(str), "a list of names")
-# {field of `ExportOptions`: one of these}
+# {field of `ExportOptions`: its check}
 CHECKS = {
     "settings": OBJECT,
     "bounds": OBJECT,
@@ -89,7 +89,7 @@ CHECKS = {
     "jit_batch_sizes": _INTEGERS,
     "text_features": _NAMES,
 }
-# Of the default of a setting: what another value must be.
+# {type of a setting's default: the check of its values}
 _OF_DEFAULTS = {str: _STRING, bool: _BOOL, int: _INTEGER}
 
 
@@ -108,9 +108,9 @@ def _check(name, value, check):
 
 
 def _plain(value):
-    """Returns a value as JSON can hold it: NumPy's numbers are not, nor paths.
+    """Converts a value for JSON, which has neither NumPy's numbers nor paths.
 
-    What has no such form is returned as it is.
+    A value that cannot be converted is returned as it is.
     """
     if isinstance(value, bool | bytes):
         return value
@@ -135,50 +135,47 @@ class ExportOptions:
 
     Args:
         contents: One of `CONTENTS`: signatures of strings, ids and Examples,
-            or of ids only, which loads where tensorflow_text is not linked.
-        kind: What is served: one of `KINDS`; None for what the model was
-            tuned to, or else an encoder.
+            or of ids only, which load without tensorflow_text.
+        kind: One of `KINDS`. If None, the task that the model was tuned to, or
+            an encoder if there is none.
         settings: {name: value} of arguments that the kind takes.
-        bounds: {name: integer} of bounds of a request that the kind has; what
-            is beyond is cut.
+        bounds: {name: integer} of the kind's limits for a request; what
+            exceeds them is cut.
         max_seq_length: Longest sequence, at least 3; the folder's if None.
-        text_features: Names of one or two strings, where no task.json has
-            them: ("text",) if not given.
+        text_features: Names of the one or two input strings if no task.json
+            has them; ("text",) if empty.
         precision: One of `PRECISIONS`: the arithmetic of the model's layers,
             and the form of their weights.
         is_frozen: Whether the SavedModel keeps the weights as constants of the
-            graph, with which it answers faster, and not as variables, which
-            can be trained on.
-        is_checked: Whether the SavedModel is loaded in a process of its own
-            before it gets its place, and its answers to the hard texts are
-            compared with the trained model's.
-        check_file: None, or a file of texts to compare on as well; see
+            graph, which answers faster, instead of variables, which can be
+            trained further.
+        is_checked: Whether to load the SavedModel in a process of its own
+            before it is published, and to compare its answers to the hard texts
+            with the trained model's.
+        check_file: None, or a file of further texts to compare on; see
             `Servable.read_texts`.
-        label_column: Name of the column of labels in a `check_file` that is a
-            table; the one that the family of tasks has if None. Of a tagger
-            the column of tags, by name or by number.
-        token_column: Of a tagger: likewise the column of words.
-        max_accuracy_loss: The most, from 0 to 1, that the task's score on the
-            `check_file` may be lower than the trained model's; None for
-            whatever it is.
-        timeout_seconds: Of the check, at least 1, as of `caller.calling`;
-            `TIMEOUT_SECONDS` if None.
+        label_column: Name of the column of labels if the `check_file` is a
+            table; the usual one of the task if None. For a tagger, the column
+            of tags, by name or by number.
+        token_column: For a tagger, likewise the column of words.
+        max_accuracy_loss: By how much the task's score on the `check_file` may
+            be lower than the trained model's, from 0 to 1; None for no limit.
+        timeout_seconds: The check's timeout, at least 1, as in
+            `caller.calling`; `TIMEOUT_SECONDS` if None.
         warmup_batch_sizes: Batch sizes that the server warms up with, one
-            request a signature; needs tensorflow-serving-api.
-        is_jit_compiled: Whether the model is compiled by XLA, which a server
-            must have been started for.
-        jit_lengths: Lengths that rows are filled up to, for which it is
-            compiled then; `max_seq_length` is one in any case. `JIT_LENGTHS`
-            if not given.
-        jit_batch_sizes: Likewise, of numbers of rows; `JIT_BATCH_SIZES` if not
-            given.
-        version: A number from 0; the one after the highest there if None.
-        keep_versions: How many versions stay, the newest ones by number and
-            the one written; None for all.
+            request per signature; needs tensorflow-serving-api.
+        is_jit_compiled: Whether XLA compiles the model; the server must be
+            started with XLA enabled.
+        jit_lengths: Lengths that rows are padded to for XLA, in addition to
+            `max_seq_length`; `JIT_LENGTHS` if empty.
+        jit_batch_sizes: Likewise numbers of rows; `JIT_BATCH_SIZES` if empty.
+        version: A number from 0; one more than the highest version if None.
+        keep_versions: How many versions stay: the one written, and the highest
+            of the others; None for all.
 
     Raises:
-        ValueError: If a value is of another type, out of its range, or does
-            not go together with another.
+        ValueError: If a value has the wrong type, is out of range, or
+            conflicts with another.
 
     Example:
 
@@ -234,7 +231,7 @@ class ExportOptions:
                 )
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            # Of what is no number, neither holds.
+            # With `not`, NaN is refused too.
             if value is not None and not value >= least:
                 raise ValueError(
                     f"`{name}` must be at least {least}. "
@@ -258,7 +255,7 @@ class ExportOptions:
             if value is not None and self.check_file is None:
                 raise ValueError(
                     f"`{name}` must be given with a `check_file`. "
-                    f"Received: {name}={value!r}, and none."
+                    f"Received: {name}={value!r}, check_file=None."
                 )
         _check_positive("warmup_batch_sizes", self.warmup_batch_sizes)
         for name, sizes in (
@@ -283,11 +280,11 @@ class ExportOptions:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "ExportOptions":
-        """Returns what an export was made with.
+        """Returns the options that an export was made with.
 
         Args:
-            values: What it holds of it; exports of older releases do not have
-                all of the fields.
+            values: The export's settings; those of older releases lack some
+                fields.
         """
         fields = (field.name for field in dataclasses.fields(cls))
         return cls(**{name: values[name] for name in fields if name in values})

@@ -1,11 +1,11 @@
-"""Exports get their place: a version's number is that of one exporter alone.
+"""Publishes exports: each version number goes to one exporter only.
 
-A server takes any folder with a number as soon as it is there. On a local disk
-a folder gets its name when it is whole, and the system gives a name once. An
-object store copies the files one by one and gives a name to whoever writes it:
-there an exporter first claims the number, by an object of its own beside the
-versions, and has it if it then finds no other's claim. Where two find each
-other neither has it, and both try again.
+A server loads any folder with a number as soon as it exists. On a local disk,
+a folder is renamed when it is complete, and the system gives a name only once.
+On an object store, files are copied one by one, and anybody can write to a
+name. There an exporter first claims the number with an object of its own beside
+the versions. It has the number if it then finds no other claim. If two
+exporters find each other's claims, neither has it, and both try again.
 """
 
 import contextlib
@@ -26,21 +26,21 @@ from bert_tf.serving import saved_model
 
 _WORK_PREFIX = ".export."
 _CLAIM = re.compile(r"\.([0-9]+)\.[0-9a-f]{32}\.claim")
-# Two who found each other's claims do not try again in one moment.
+# Exporters that found each other's claims wait for different times.
 _MAX_PAUSE_SECONDS = 2.0
-# Of a number that the user gave; others are taken until one is free.
+# For a number that the user gave; without one, tries end with a free number.
 _MAX_TRIES = 10
 
 
 @contextlib.contextmanager
 def work_folder(export_dir: str) -> Iterator[str]:
-    """Yields a local folder to be published; what is left of it is removed."""
+    """Yields a local folder to be published, and removes what is left of it."""
     if files.is_remote(export_dir):
         with tempfile.TemporaryDirectory() as folder:
             yield folder
         return
     files.make_folder(export_dir)
-    # On the same disk, and of a name that is no version's.
+    # On the same disk, under a name that is no version number.
     folder = tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=export_dir)
     os.chmod(folder, 0o755)
     try:
@@ -50,9 +50,9 @@ def work_folder(export_dir: str) -> Iterator[str]:
 
 
 def warn_of_leftovers(export_dir: str) -> None:
-    """Logs the names of what exporters left that were killed.
+    """Logs the names of folders that killed exporters have left.
 
-    It is not removed: another exporter may be at work there.
+    They are not removed: another exporter may be at work there.
     """
     names = files.list_folder(export_dir)
     if files.is_remote(export_dir):
@@ -67,8 +67,8 @@ def warn_of_leftovers(export_dir: str) -> None:
         leftovers = [name for name in names if name.startswith(_WORK_PREFIX)]
     if leftovers:
         logging.warning(
-            "%s: no whole versions: %s. Exporters that were killed leave such "
-            "folders; remove them if no exporter runs.",
+            "%s: incomplete versions: %s. Exporters that were killed leave "
+            "such folders; remove them if no exporter is running.",
             export_dir,
             ", ".join(leftovers),
         )
@@ -80,7 +80,7 @@ def publish(folder: str, export_dir: str, version: int | None = None) -> int:
     Args:
         folder: What `work_folder` yielded, with a SavedModel in it.
         export_dir: The servable's folder.
-        version: Its number; the one after the highest there if None.
+        version: Its number; one more than the highest version if None.
 
     Returns:
         The number.
@@ -96,7 +96,7 @@ def publish(folder: str, export_dir: str, version: int | None = None) -> int:
         if is_free and take(folder, export_dir, number):
             return number
         if version is not None:
-            # Where neither is so, two gave the number up: one may have it.
+            # If neither raises, two exporters gave the number up: try again.
             if version in saved_model.versions(export_dir):
                 raise ValueError(
                     "`version` must be a number that no other exporter takes. "
@@ -108,7 +108,7 @@ def publish(folder: str, export_dir: str, version: int | None = None) -> int:
     raise ValueError(
         "`version` must be a number that no other exporter takes. "
         f"Received: version={version}, which {export_dir} does not have, but "
-        f"others wanted too, {num_tries} times in a row."
+        f"which others claimed too, {num_tries} times in a row."
     )
 
 
@@ -117,21 +117,21 @@ def check_version(export_dir: str, version: int | None) -> list[int]:
 
     Args:
         export_dir: The servable's folder.
-        version: As of `publish`: one that is not given is found once the
-            export is whole.
+        version: As in `publish`. If None, the number is chosen once the export
+            is complete.
 
     Returns:
-        The versions that are there.
+        The existing versions.
 
     Raises:
-        ValueError: If it may not.
+        ValueError: If the number is invalid or taken.
     """
     present = saved_model.versions(export_dir)
     number = next_version(export_dir) if version is None else version
     if not 0 <= number <= saved_model.MAX_VERSION or number in present:
         raise ValueError(
-            "`version` must be a number from 0, of 63 bits, that is not there "
-            "yet. "
+            "`version` must be a number from 0, of 63 bits, that does not "
+            "exist yet. "
             f"Received: version={number}; in {export_dir}: "
             f"{', '.join(map(str, present)) or 'none'}."
         )
@@ -147,18 +147,18 @@ def check_unclaimed(export_dir: str, version: int) -> None:
         raise ValueError(
             "`version` must be a number that no other exporter claims. "
             f"Received: version={version}; in {export_dir}: "
-            f"{', '.join(claims)}, to be removed if no exporter runs."
+            f"{', '.join(claims)}, to be removed if no exporter is running."
         )
 
 
 def next_version(export_dir: str) -> int:
-    """Returns the number after the highest that is there or claimed."""
+    """Returns one more than the highest number that exists or is claimed."""
     claimed = _claimed(files.list_folder(export_dir))
     return max((*saved_model.versions(export_dir), *claimed), default=0) + 1
 
 
 def _rename(folder, export_dir, number):
-    """Returns whether the folder has got the name."""
+    """Renames the folder; returns whether the number was free."""
     try:
         os.rename(folder, f"{export_dir}/{number}")
     except OSError as error:
@@ -169,7 +169,7 @@ def _rename(folder, export_dir, number):
 
 
 def _copy(folder, export_dir, number):
-    """Returns whether the number was free, and the files are copied."""
+    """Copies the folder; returns whether the number was free."""
     claim = f"{export_dir}/.{number}.{uuid.uuid4().hex}.claim"
     target = f"{export_dir}/{number}"
     files.write_text(claim, "")
@@ -177,7 +177,7 @@ def _copy(folder, export_dir, number):
         if len(_claims(export_dir, number)) > 1:
             time.sleep(random.uniform(0.0, _MAX_PAUSE_SECONDS))
             return False
-        # Who had the number gave up its claim once all files were there.
+        # Another exporter may have finished, and removed its claim.
         if number in saved_model.versions(export_dir):
             return False
         try:
@@ -187,7 +187,7 @@ def _copy(folder, export_dir, number):
                 files.remove(target)
             raise
     finally:
-        # One that is left over costs a number, no more.
+        # A claim that is left over only costs a number.
         with contextlib.suppress(Exception):
             files.remove(claim)
     return True

@@ -20,13 +20,13 @@ from bert_tf.serving.graph import allowed_ops
 from bert_tf.serving.options import ExportOptions
 
 FILE = "saved_model.pb"
-# Servers read the number of a version into 64 bits.
+# Servers read the number of a version as a signed integer of 64 bits.
 MAX_VERSION = 2**63 - 1
-# Beside the graph: files that TensorFlow Serving looks for, and ours.
+# Files beside the graph: those that TensorFlow Serving looks for, and ours.
 EXTRA_FOLDER = "assets.extra"
 SETTINGS_FILE = "bert_tf.json"
 
-# {key of what the exporter wrote: whether a value is good, and what one is}
+# {key in the exporter's settings file: its check, as in `options.CHECKS`}
 _CHECKS = options.CHECKS | {"weights_sha256": options.OBJECT}
 
 # Seconds between tries to remove a folder.
@@ -42,7 +42,7 @@ def versions(export_dir: str) -> list[int]:
 
 
 def folders(export_dir: str) -> list[tuple[int, str]]:
-    """Returns (number, name) of the versions: 0001 is number 1 to servers."""
+    """Returns (number, name) of the versions; servers read 0001 as 1."""
     return sorted(
         (int(name), name)
         for name in files.list_folder(export_dir)
@@ -58,18 +58,18 @@ def prune(
 ) -> list[int]:
     """Removes all but the newest versions of a servable.
 
-    Folders of other names, and of versions that are not whole, stay.
+    Folders with other names and incomplete versions stay.
 
     Args:
         export_dir: The servable's folder.
         num_versions: How many versions stay.
         keep: The number of a version that stays in any case, and counts.
-        among: Numbers of versions, the others of which stay too: those that
-            another exporter wrote since. None for all.
+        among: The versions that may be removed; another exporter may have
+            written others since. None for all.
 
     Returns:
-        The numbers of those removed. What is still there after some tries
-        stays, with a warning.
+        The numbers of the removed versions. A version that cannot be removed
+        in several tries stays, with a warning.
     """
     paths: dict[int, list[str]] = {}
     for number, name in folders(export_dir):
@@ -84,16 +84,16 @@ def prune(
 
 
 def _remove(path):
-    """Returns whether the folder is gone, which others may remove too."""
+    """Removes a folder, which others may remove too; returns if it is gone."""
     for seconds in (0.0, *_PAUSES):
         time.sleep(seconds)
-        # Of what two remove at once each finds some files gone.
+        # If two remove a folder at once, each finds some files gone.
         with contextlib.suppress(FileNotFoundError, tf.errors.NotFoundError):
             files.remove(path)
         if not files.exists(path):
             return True
     logging.warning(
-        "%s is an old version, and could not be removed in %d tries; remove it "
+        "%s is an old version that could not be removed in %d tries; remove it "
         "by hand.",
         path,
         1 + len(_PAUSES),
@@ -119,12 +119,12 @@ def newest(path: files.AnyPath) -> str:
 
 
 def read_settings(folder: files.AnyPath) -> dict[str, Any]:
-    """Returns what the exporter wrote of how it exported, a dictionary.
+    """Returns the settings that the exporter recorded, a dictionary.
 
     Raises:
-        ValueError: If the SavedModel is not from this library, from a later
-            release with another format, or the file is damaged; the message
-            names it.
+        ValueError: If the SavedModel is not from this library or from a later
+            release with another format, or if the file is damaged; the message
+            names the file.
     """
     path = _settings_path(folder)
     values = formats.unstamped(path, files.read_object(path), formats.EXPORT)
@@ -136,7 +136,7 @@ def read_options(folder: files.AnyPath) -> ExportOptions:
     """Returns the `ExportOptions` that an export was made with.
 
     Raises:
-        ValueError: As of `read_settings`.
+        ValueError: As in `read_settings`.
     """
     settings = read_settings(folder)
     with files.errors_named(_settings_path(folder)):
@@ -174,12 +174,12 @@ def describe(tensor_info: Any) -> str:
 def set_method_names(
     folder: files.AnyPath, method_names: Mapping[str, str]
 ) -> None:
-    """Sets the method of signatures: tf.saved_model.save writes predict.
+    """Sets the methods of signatures; tf.saved_model.save writes predict.
 
     Args:
         folder: A local SavedModel.
-        method_names: {name of a signature: method}; those that the SavedModel
-            does not have are left out.
+        method_names: {name of a signature: method}; signatures that the
+            SavedModel does not have are ignored.
     """
     saved_model = _read(folder)
     signatures = saved_model.meta_graphs[0].signature_def
@@ -190,7 +190,7 @@ def set_method_names(
 
 
 def read_ops(folder: files.AnyPath) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the kinds of operations in a SavedModel, functions' included.
+    """Returns the kinds of operations in a SavedModel, also in functions.
 
     Returns:
         Two tuples of names, sorted: those of tensorflow_text, and all others.
@@ -200,7 +200,7 @@ def read_ops(folder: files.AnyPath) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for function in graph.library.function:
         nodes.extend(function.node_def)
     names = {node.op for node in nodes}
-    # A call of a function may be a node of the function's name.
+    # A function call may be a node whose operation is the function's name.
     names -= {function.signature.name for function in graph.library.function}
     text_ops = {name for name in names if name in allowed_ops.TEXT_OPS}
     return tuple(sorted(text_ops)), tuple(sorted(names - text_ops))
@@ -214,7 +214,7 @@ def check_ops(folder: files.AnyPath, has_text: bool) -> None:
         has_text: Whether it may hold operations of tensorflow_text.
 
     Raises:
-        ValueError: If it holds others; the message names them.
+        ValueError: If it holds other operations; the message names them.
     """
     text_ops, core_ops = read_ops(folder)
     refused = set(core_ops) - allowed_ops.CORE_OPS
@@ -234,7 +234,7 @@ def _read(folder):
     try:
         saved_model.ParseFromString(files.read_bytes(path))
     except DecodeError as error:
-        raise ValueError(f"{path}: no SavedModel: {error}.") from error
+        raise ValueError(f"{path}: is not a SavedModel: {error}.") from error
     if len(saved_model.meta_graphs) != 1:
         raise ValueError(
             f"{path}: must hold one graph. Received: "

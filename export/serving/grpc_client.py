@@ -4,7 +4,7 @@ r"""Asks TensorFlow Serving over gRPC.
         --feature=sentence1 --feature=sentence2 \
         --text=$'He ran.\tHe was running.'
 
-Needs tensorflow-serving-api, and nothing of bert_tf: copy it and change it.
+Needs tensorflow-serving-api, but not bert_tf: copy it and change it.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from absl import app
 from absl import flags
 
 _SERVER = flags.DEFINE_string("server", "localhost:8500", "host:port.")
-_MODEL = flags.DEFINE_string("model", None, "Its name.", required=True)
+_MODEL = flags.DEFINE_string("model", None, "The model.", required=True)
 _FEATURE = flags.DEFINE_multi_string(
     "feature", ["text"], "Inputs of the signature, in the order of the texts."
 )
 _TEXT = flags.DEFINE_multi_string(
     "text", None, "A text; pairs are separated by a tab.", required=True
 )
-_TIMEOUT_SECONDS = flags.DEFINE_float("timeout_seconds", 10.0, "A request's.")
+_TIMEOUT_SECONDS = flags.DEFINE_float("timeout_seconds", 10.0, "Longest wait.")
 
 
 def predict(stub, model, inputs, timeout_seconds):
@@ -43,7 +43,7 @@ def predict(stub, model, inputs, timeout_seconds):
 
 @contextlib.contextmanager
 def without_notes():
-    """Hides what TensorFlow says of the machine when it is imported."""
+    """Hides what TensorFlow prints about the machine when it is imported."""
     if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") == "0":
         yield
         return
@@ -58,7 +58,7 @@ def without_notes():
 
 
 def main(_):
-    # The bytes of the command line, UTF-8 or not.
+    # The original bytes of the command line, which need not be UTF-8.
     texts = [text.encode("utf-8", "surrogateescape") for text in _TEXT.value]
     rows = [text.split(b"\t") for text in texts]
     if any(len(row) != len(_FEATURE.value) for row in rows):

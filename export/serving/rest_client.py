@@ -3,7 +3,7 @@ r"""Asks TensorFlow Serving over REST, with Python's standard library alone.
     python export/serving/rest_client.py http://localhost:8501 mrpc \
         '{"sentence1": "He ran.", "sentence2": "He was running."}'
 
-One JSON object a text, with the inputs of the signature. The same by hand:
+Each text is a JSON object with the inputs of the signature. The same by hand:
 
     curl http://localhost:8501/v1/models/mrpc:predict \
         -d '{"instances": [{"sentence1": "...", "sentence2": "..."}]}'
@@ -29,9 +29,9 @@ def predict(server, model, instances, timeout_seconds=10.0):
 
 
 def parse(text):
-    """Returns the object that a text from the command line is in JSON."""
+    """Returns the JSON object in a text from the command line."""
     try:
-        # Other bytes come as lone surrogates, which cannot be encoded.
+        # Bytes that are not UTF-8 come as lone surrogates and fail to encode.
         text.encode("utf-8")
         return json.loads(text)
     except ValueError as error:
@@ -46,7 +46,7 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("server", help="http://host:port.")
-    parser.add_argument("model", help="Its name.")
+    parser.add_argument("model", help="The model's name.")
     parser.add_argument("text", nargs="+", help="A JSON object in UTF-8.")
     arguments = parser.parse_args()
     try:

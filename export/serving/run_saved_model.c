@@ -14,9 +14,9 @@
          sentence1="He ran." sentence2="He was running."
 
    --libraries is a folder of shared objects with operations beyond
-   TensorFlow's own: tensorflow_text's. What a program of yours needs is in
-   main, from top to bottom; the rest reads the signature, a Protocol Buffers
-   message, and prints. */
+   TensorFlow's own: those of tensorflow_text. A program of your own needs what
+   is in main, from top to bottom; the rest reads the signature, a Protocol
+   Buffers message, and prints. */
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -50,7 +50,7 @@ static void check(const TF_Status* status, const char* what) {
   if (TF_GetCode(status) != TF_OK) fail(what, TF_Message(status));
 }
 
-/* --- The signature, out of the serialized MetaGraphDef. --- */
+/* --- The signature, from the serialized MetaGraphDef. --- */
 
 /* Bytes of a message that are still to be read. */
 typedef struct {
@@ -70,8 +70,8 @@ static uint64_t read_varint(Message* message) {
   return 0;
 }
 
-/* Reads the next field: its number, or 0 at the end. A length-delimited one
-   is in `*content`; all others are passed over. */
+/* Reads the next field and returns its number, or 0 at the end. `*content` is
+   that of a length-delimited field; all others are skipped. */
 static int read_field(Message* message, Message* content) {
   if (message->next == message->end) return 0;
   uint64_t tag = read_varint(message);
@@ -201,7 +201,7 @@ static void print_element(const TF_Tensor* tensor, int64_t index) {
   }
 }
 
-/* Prints the rows of a tensor, one a line: name, row, its elements. */
+/* Prints the rows of a tensor, one per line: name, row, its elements. */
 static void print_tensor(const char* name, const TF_Tensor* tensor) {
   int64_t rows = TF_NumDims(tensor) ? TF_Dim(tensor, 0) : 1;
   int64_t columns = rows ? TF_TensorElementCount(tensor) / rows : 0;
@@ -270,7 +270,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < signature.num_outputs; ++i)
     print_tensor(signature.outputs[i].key, answers[i]);
 
-  /* Give all back. */
+  /* Free everything. */
   for (int i = 0; i < signature.num_inputs; ++i) delete_strings(questions[i]);
   for (int i = 0; i < signature.num_outputs; ++i) TF_DeleteTensor(answers[i]);
   TF_CloseSession(session, status);

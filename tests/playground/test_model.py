@@ -144,7 +144,7 @@ def test_a_folder_is_called_by_its_name(monkeypatch):
         ({"texts": [TEXT, TEXT]}, "must be 1. Received: 2"),
         ({"texts": TEXT}, "list of strings"),
         ({"texts": [TEXT, 1]}, "list of strings"),
-        ({"texts": [TEXT], "more": 1}, "no other values"),
+        ({"texts": [TEXT], "more": 1}, "no values except"),
         ([TEXT], "JSON object"),
         ({"texts": ["a" * (requests.MAX_CHARACTERS + 1)]}, "10,001"),
     ],

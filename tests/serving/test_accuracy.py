@@ -347,7 +347,7 @@ def test_a_score_that_is_no_number_is_not_let_pass(name):
 def test_where_there_is_nothing_to_lose_a_limit_is_refused():
     found = accuracy.Accuracy(metric="f1", num_texts=9, trained=0.0, served=0.0)
     assert not found.exceeds(None)
-    with pytest.raises(ValueError, match="of 0 nothing is lost. Received: f1"):
+    with pytest.raises(ValueError, match="scores more than 0. Received: f1"):
         found.exceeds(0.1)
 
 

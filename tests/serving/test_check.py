@@ -415,7 +415,7 @@ def test_a_process_that_hangs_is_an_error_of_one_line(tmp_path):
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid; exec sleep 300")
     python.chmod(0o755)
-    with pytest.raises(ValueError, match="none in 0.5 seconds") as error:
+    with pytest.raises(ValueError, match="no answer in 0.5 seconds") as error:
         call("/servable", [], str(python), timeout_seconds=0.5)
     assert str(error.value).startswith("/servable must be loaded")
     assert "\n" not in str(error.value)
@@ -487,7 +487,7 @@ def test_the_time_limit_is_that_of_one_answer(tmp_path, monkeypatch, caplog):
         caller._wait(Process(), "/servable", str(answers), 15)
     assert len(waits) == 35
     assert caplog.messages == [
-        "/servable is asked: 0.0 MB of answers (0m30s)",
+        "Calling /servable: 0.0 MB of answers (0m30s)",
     ]
 
 

@@ -227,7 +227,7 @@ def test_what_killed_exporters_left_is_named_and_stays(
     with caplog.at_level("WARNING", "absl"):
         export_to(export_dir)
     (line,) = (each for each in caplog.messages if "killed" in each)
-    assert f"{export_dir}: no whole versions: {', '.join(folders)}. " in line
+    assert f"{export_dir}: incomplete versions: {', '.join(folders)}. " in line
     for name in folders:
         assert files.exists(f"{export_dir}/{name}/variables/data")
     caplog.clear()

@@ -629,5 +629,5 @@ def test_rows_of_unknown_columns_are_no_texts(tmp_path, name, header, kind):
 def test_rows_of_another_set_are_not_taken_for_glues(tmp_path):
     path = tmp_path / "dev.tsv"
     path.write_text("id\tlabel\ttext\n7\t0\tA\n")
-    with pytest.raises(ValueError, match="must have the columns sentence: "):
+    with pytest.raises(ValueError, match="must have the columns sentence, "):
         read_texts(path, "glue", "sst-2", ("sentence",))

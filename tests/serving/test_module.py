@@ -170,8 +170,8 @@ def test_masked_lm_of_the_hub_encoder(pretrainer_servable):
     "positions, message",
     [
         # That of the next row, or of the row before.
-        ([[19], [0]], "must be from 0 on, and less than the ids in a row"),
-        ([[0], [-1]], "must be from 0 on, and less than the ids in a row"),
+        ([[19], [0]], "must be at least 0 and less than the number of ids"),
+        ([[0], [-1]], "must be at least 0 and less than the number of ids"),
         # Both rows would get the same.
         ([[3]], "must have the batch size of the ids"),
     ],

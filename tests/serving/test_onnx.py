@@ -254,7 +254,7 @@ def test_an_export_is_whole_and_checked(tmp_path, caplog):
         serving_models.model_dir("pair"), tmp_path, ExportOptions()
     )
     assert exported.path == f"{tmp_path}/1"
-    assert "no whole versions: .export.abc." in caplog.text
+    assert "incomplete versions: .export.abc." in caplog.text
     assert {"model.onnx", "model_int8.onnx", "vocab.txt"} <= set(
         os.listdir(exported.path)
     )

@@ -304,7 +304,7 @@ def test_an_export_has_them_too(tmp_path):
             {"prompt": "a " * 99},
             "prompt must leave places for a text, of .* 99",
         ),
-        ({"embedding": "max"}, "`embedding` must be 'cls', of which the"),
+        ({"embedding": "max"}, "`embedding` must be 'cls', which the"),
     ],
 )
 def test_what_does_not_fit_the_folder_is_refused(tmp_path, settings, message):
@@ -319,7 +319,7 @@ def test_prompts_of_which_none_is_chosen_are_told(tmp_path, caplog):
     sentence_models.save(tmp_path / "model", vectors)
     with caplog.at_level("WARNING", logger="absl"):
         opening.open_folder(tmp_path / "model", OPTIONS)
-    assert "it has query, and no default. Name one with --prompt_name" in (
+    assert "the folder has query, but no default. Choose one with" in (
         caplog.text
     )
     caplog.clear()

@@ -1,11 +1,11 @@
-// Tabs, the theme, and helpers that build elements. No HTML is ever made of a
+// Tabs, the theme, and helpers that build elements. HTML is never made from a
 // string: text goes in as text.
 
 const registeredTabs = [];
 
 // A tab: {name, title, render(container, data)}. `render` is called once, when
-// the tab is first shown; the container is an empty <section>. What it returns,
-// if anything, is called whenever the tab is shown again.
+// the tab is first shown; the container is an empty <section>. If it returns a
+// function, that is called whenever the tab is shown again.
 function registerTab(tab) {
   registeredTabs.push(tab);
 }
@@ -25,7 +25,7 @@ function element(kind, attributes, ...children) {
   return made;
 }
 
-// Of an object: {"--share": 0.5}.
+// Sets the styles of an object, e.g. {"--share": 0.5}.
 function setStyle(made, styles) {
   for (const [name, value] of Object.entries(styles)) {
     made.style.setProperty(name, value);
@@ -48,7 +48,7 @@ function newId(word) {
   return `${word}-${lastId}`;
 }
 
-// A label above its input; the hint, if any, stands below.
+// A label above its input, and the hint, if any, below.
 function field(label, input, hint) {
   input.id = input.id || newId("field");
   const parts = [element("label", {for: input.id}, label), input];
@@ -60,7 +60,7 @@ function field(label, input, hint) {
   return element("div", {class: "field"}, parts);
 }
 
-// A slider with its value beside the label. `say(value)` words the value.
+// A slider with its value beside the label. `say(value)` returns its text.
 function slider({label, min, max, step, value, say, oninput}) {
   const output = element("output", {}, say(value));
   const input = element("input", {type: "range", min, max, step});
@@ -77,7 +77,7 @@ function slider({label, min, max, step, value, say, oninput}) {
   const made = field(label, input);
   made.classList.add("slider");
   made.querySelector("label").append(output);
-  // To set it without telling: made.set(value).
+  // Sets the value without calling `oninput`.
   made.set = (now) => {
     input.value = now;
     tell();
@@ -105,7 +105,7 @@ function numberField({label, min, max, value, oninput, hint}) {
   return made;
 }
 
-// `options`: [value, what it says] pairs.
+// `options`: [value, text] pairs.
 function select({label, options, value, onchange, hint}) {
   const input = element("select", {}, options.map(([each, says]) =>
     element("option", {value: each}, says)));
@@ -118,7 +118,7 @@ function select({label, options, value, onchange, hint}) {
   return made;
 }
 
-// One of a few, as buttons in a row: radio buttons to the keyboard.
+// A choice of one from a few, as buttons in a row that are radio buttons.
 function choice({label, options, value, onchange}) {
   const name = newId("choice");
   const inputs = options.map(([each, says]) => {
@@ -149,7 +149,7 @@ function percent(share, digits = 1) {
   return `${(100 * share).toFixed(digits)}%`;
 }
 
-// Bars of a table: [name, number, what is said of it] rows.
+// A table of bars from rows of [name, number, text of the number].
 function bars(rows, {caption, heads} = {}) {
   const most = Math.max(1e-9, ...rows.map(([, number]) => number));
   return element("table", {class: "bars"},
@@ -169,7 +169,7 @@ function note(...children) {
   return element("p", {class: "note"}, children);
 }
 
-// ---- the theme: as the system has it, light, or dark ----
+// ---- the theme: the system's, light, or dark ----
 
 const THEMES = ["system", "light", "dark"];
 
@@ -194,13 +194,13 @@ function startTheme(toggle) {
     try {
       localStorage.setItem("bert_tf-theme", theme);
     } catch {
-      // A browser that keeps nothing for files: the choice lasts this visit.
+      // Some browsers store nothing for files: the choice lasts this visit.
     }
     apply(theme);
   });
 }
 
-// ---- tabs: arrows move, the address keeps which one is shown ----
+// ---- tabs: arrow keys move, the URL's hash names the one shown ----
 
 let showTab = () => {};
 

@@ -1,16 +1,17 @@
-// What bert_tf/text/masking.py does for one sequence, bit for bit: which tokens
-// are chosen, and what becomes of them. Seeds are pairs of words.
+// bert_tf/text/masking.py for one sequence, bit for bit: which tokens are
+// chosen, and what becomes of them. Seeds are pairs of words.
 
 const WORDS = 4294967296;
-// Bits of positions; of what becomes of predictions; of spans and n-grams; of
-// the sequences of a packed row; of how many tokens RoBERTa's rule chooses.
+// Streams of random bits: for the order of positions; for what becomes of
+// predictions; for spans and n-grams; for the sequences of a packed row; for
+// the number of tokens that RoBERTa's rule chooses.
 const STREAMS = {order: 0, actions: 1, spans: 2, sequences: 3, count: 5};
-// What is drawn of an example of the builder (bert_tf/pretraining/draws.py).
+// The builder's draw for an example (bert_tf/pretraining/draws.py).
 const DRAWN_EXAMPLE = 3;
-// Of a document's key, the bits that hold its place in the file.
+// The bits of a document's key that hold the high part of its offset.
 const OFFSET_HIGH_BITS = 12;
 
-// Python's round: a half goes to the even neighbour.
+// Python's round: a half is rounded to the even neighbour.
 function roundEven(number) {
   const below = Math.floor(number);
   const rest = number - below;
@@ -18,12 +19,12 @@ function roundEven(number) {
   return below % 2 === 0 ? below : below + 1;
 }
 
-// 32 random bits as a whole number below the limit.
+// 32 random bits scaled to an integer below the limit.
 function scaled(bits, limit) {
   return Math.floor((bits * limit) / WORDS);
 }
 
-// `size` numbers of 32 random bits; those of a place do not depend on the size.
+// `size` numbers of 32 random bits; each number is independent of the size.
 function randomBits(seeds, stream, size) {
   const bits = [];
   for (let block = 0; bits.length < size; block += 1) {
@@ -33,20 +34,20 @@ function randomBits(seeds, stream, size) {
   return bits;
 }
 
-// The seeds of example `number` of a training with dynamic masks.
+// The seeds of example `number` in training with dynamic masks.
 function trainingSeeds(seed, number) {
   const high = Math.floor(number / WORDS);
   return philox(number % WORDS, high, 0, 0, seed, 0).slice(0, 2);
 }
 
-// Of sequence `number` of a packed row of such an example.
+// The seeds of sequence `number` in a packed row of such an example.
 function sequenceSeeds(seeds, number) {
   return philox(number, STREAMS.sequences, 0, 0, seeds[0], seeds[1])
     .slice(0, 2);
 }
 
-// Of the builder's examples: four words, of which the first two are the place
-// in the records and the others the seeds of its masks.
+// Four words for an example of the builder: the first two are its place in the
+// records, the others the seeds of its masks.
 function exampleWords(seed, {file, offset, pass, ordinal}) {
   const high = file * 2 ** OFFSET_HIGH_BITS + Math.floor(offset / WORDS);
   return philox(offset % WORDS, high, ordinal, DRAWN_EXAMPLE, seed, pass);
@@ -65,8 +66,8 @@ function byBits(places, bits) {
     bits[other] - bits[one] || one - other);
 }
 
-// The words of a sequence: lists of places, and of each the number of the
-// stretch between special tokens that it is in.
+// The words of a sequence, each with its places and the number of the stretch
+// between special tokens that it is in.
 function wordsOf(ids, vocabulary) {
   const words = [];
   let stretch = 0;
@@ -81,7 +82,7 @@ function wordsOf(ids, vocabulary) {
       words.push({places: [], stretch});
     }
     follows = false;
-    // A sequence begins with [CLS]: there is a word.
+    // Always true in a sequence that begins with [CLS].
     if (words.length) words[words.length - 1].places.push(place);
   });
   return words;
@@ -93,7 +94,7 @@ function chooseTokens(ids, vocabulary, bits, limit) {
   return byBits(places, bits).slice(0, limit);
 }
 
-// Taken in order, those that no longer fit passed over.
+// Takes words in order, and passes over those that no longer fit.
 function chooseWords(ids, vocabulary, bits, limit) {
   const words = wordsOf(ids, vocabulary);
   const chosen = [];
@@ -104,7 +105,7 @@ function chooseWords(ids, vocabulary, bits, limit) {
   return chosen;
 }
 
-// Lengths of spans, 1 to 10 words: thresholds on 32 random bits.
+// Thresholds on 32 random bits for the lengths of spans, 1 to 10 words.
 const SPAN_ENDS = (() => {
   const weights = Array.from({length: 10}, (_, n) => 0.2 * 0.8 ** n);
   const all = weights.reduce((sum, weight) => sum + weight, 0);
@@ -162,7 +163,8 @@ function chooseNgrams(ids, vocabulary, bits, seeds, limit) {
   return [...chosen];
 }
 
-// RoBERTa's: [CLS] and [SEP] may be chosen, and how many is rounded by chance.
+// RoBERTa's rule: [CLS] and [SEP] may be chosen, and the number of tokens is
+// rounded at random.
 function chooseOfAll(ids, bits, seeds, rules, limit) {
   const [own] = philox(0, STREAMS.count, 0, 0, seeds[0], seeds[1]);
   const number = Math.trunc(ids.length * rules.maskedLmProb + own / WORDS);
@@ -189,11 +191,11 @@ function choosePlaces(ids, vocabulary, seeds, rules) {
 
 // Masks one sequence.
 //   ids         without padding
-//   vocabulary  of tokens.js
+//   vocabulary  as made in tokens.js
 //   rules       {maskedLmProb, maxPredictions, together, rule, masked, kept}:
 //               together is "tokens", "words", "spans" or "ngrams"; masked and
-//               kept are shares of what is chosen, the rest is replaced
-// Returns [place, id that stands there now, "masked"|"kept"|"replaced"] rows.
+//               kept are shares of the chosen tokens, the rest is replaced
+// Returns rows of [place, new id, "masked"|"kept"|"replaced"].
 function maskTokens(ids, vocabulary, seeds, rules) {
   const places = choosePlaces(ids, vocabulary, seeds, rules);
   const actionBits = randomBits(seeds, STREAMS.actions, 2 * places.length);
@@ -202,7 +204,7 @@ function maskTokens(ids, vocabulary, seeds, rules) {
   const first = vocabulary.firstEntry(rules.rule);
   let run = -1;
   return places.map((place, slot) => {
-    // Neighbours of a span share one decision: that of their run's number.
+    // Neighbours in a span share one decision, drawn by their run's number.
     if (slot === 0 || places[slot - 1] !== place - 1) run += 1;
     const actions = actionBits[2 * (rules.together === "spans" ? run : slot)];
     if (actions < maskBelow) return [place, vocabulary.maskId, "masked"];
@@ -213,8 +215,8 @@ function maskTokens(ids, vocabulary, seeds, rules) {
   });
 }
 
-// Whether the seeds draw these masks: what becomes of each is looked at first,
-// which few of wrong seeds pass.
+// Whether the seeds draw these masks. What becomes of each mask is checked
+// first: few wrong seeds pass.
 function drawsMasks(masks, ids, vocabulary, seeds, rules) {
   const maskBelow = roundEven(rules.masked * WORDS);
   const keepBelow = roundEven((rules.masked + rules.kept) * WORDS);

@@ -1,10 +1,10 @@
-// What the tabs of a model share: questions to the server, texts, bars.
+// Shared by the tabs that ask a model: questions to the server, texts, bars.
 
 const modelPage = (() => {
   const PAUSE = 250;
-  const SERVING = "This page is for looking: one question at a time, from " +
-    "this machine. To serve the model, export it (bert_tf export) to " +
-    "TensorFlow Serving.";
+  const SERVING = "This page is for exploring a model: it answers one " +
+    "question at a time, and only from this machine. To serve the model, " +
+    "export it (bert_tf export) for TensorFlow Serving.";
   const SAMPLES = {
     text: "The quick brown fox jumps over the lazy dog in Zürich.",
     question: "Where does the river rise?",
@@ -19,12 +19,12 @@ const modelPage = (() => {
       "The girl carries a baby.", "Someone is having a meal."],
   };
 
-  // Of a small share, more digits.
+  // A small share gets more digits.
   function shareOf(share) {
     return percent(share, share < 0.001 ? 3 : share < 0.1 ? 2 : 1);
   }
 
-  // White space, and nothing, as something to be seen.
+  // Makes white space and the empty string visible.
   function visible(text) {
     return text.replace(/\s/g, "\u2423") || "\u2205";
   }
@@ -53,15 +53,15 @@ const modelPage = (() => {
   }
 
   // A panel that asks again when its texts have changed, and shows the last
-  // answer, or what is wrong with the question. `now()` returns whether its own
-  // answer was shown; `refused()` is called where a question has none.
+  // answer, or what is wrong with the question. `now()` returns whether the
+  // answer to its own question was shown; `refused()` is called on an error.
   function asking(panel, name, values, show, refused = () => {}) {
     const status = element("p", {class: "m-status", role: "status"});
     const output = element("div", {class: "m-output"});
     let number = 0;
     let timer = 0;
     let underWay = new AbortController();
-    // The server computes no answer that nobody waits for.
+    // Aborts the question, so that the server need not answer it.
     function overtake() {
       clearTimeout(timer);
       underWay.abort();
@@ -84,7 +84,7 @@ const modelPage = (() => {
         if (asked !== number) return false;
         output.replaceChildren();
         show(answer, output);
-        // Unless what is shown has asked for more.
+        // `show` may have asked the next question.
         if (asked === number) panel.dataset.state = "answered";
         return true;
       } catch (error) {
@@ -97,7 +97,7 @@ const modelPage = (() => {
       }
     }
     function soon() {
-      // What is being answered is of another text.
+      // The pending question has the old text.
       overtake();
       panel.dataset.state = "asking";
       timer = setTimeout(now, PAUSE);
@@ -131,7 +131,7 @@ const modelPage = (() => {
       "Not all of the text was read: it is too long.") : null;
   }
 
-  // What an entry of the vocabulary adds to a text; `token` is the entry.
+  // What an entry of the vocabulary adds to a text.
   function spelled(entry) {
     return visible(entry.text);
   }
@@ -141,7 +141,7 @@ const modelPage = (() => {
       !each.is_special && !each.is_unknown).map((each) => each.text));
   }
 
-  // The text, with marks round ranges of its characters, which are code points.
+  // The text with elements around ranges of its characters (code points).
   function marked(text, ranges) {
     const characters = Array.from(text);
     const shown = element("p", {class: "m-text", dir: "auto"});
@@ -155,7 +155,7 @@ const modelPage = (() => {
     return shown;
   }
 
-  // One text for the three tabs of any model.
+  // The texts that the tabs for every model share.
   const texts = {first: SAMPLES.text, second: ""};
 
   function twoTexts(panel, changed) {
@@ -163,7 +163,7 @@ const modelPage = (() => {
       texts.first = one.area.value;
       changed();
     });
-    const two = area("Second text, or none", texts.second, 1, () => {
+    const two = area("Second text (optional)", texts.second, 1, () => {
       texts.second = two.area.value;
       changed();
     });

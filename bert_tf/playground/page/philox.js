@@ -1,7 +1,7 @@
-// Philox4x32-10, as bert_tf/philox.py has it: 128 random bits as a function of
-// a counter of four words and a key of two. Words are numbers in [0, 2**32).
+// Philox4x32-10, as in bert_tf/philox.py: 128 random bits as a function of a
+// counter of four words and a key of two. Words are numbers in [0, 2**32).
 
-// The high word of a product of two words, by halves of 16 bits.
+// The high word of the product of two words, computed in halves of 16 bits.
 function highWord(a, b) {
   const aLow = a & 0xffff, aHigh = a >>> 16;
   const bLow = b & 0xffff, bHigh = b >>> 16;

@@ -1,4 +1,4 @@
-// Attention: where every head of every layer looks.
+// Attention: what every head of every layer attends to.
 
 (() => {
   const {asking, cutNote, directionOfEntries, spelled, twoTexts} = modelPage;
@@ -14,7 +14,7 @@
     return values;
   }
 
-  // A picture of a head: a row of each query, a column of each key.
+  // A picture of a head, with a row per query and a column per key.
   function draw(canvas, values, length) {
     canvas.width = length;
     canvas.height = length;
@@ -35,7 +35,7 @@
     let redraw = () => {};
     const boxes = twoTexts(panel, () => asked.soon());
     const asked = asking(panel, "attention", boxes.values, show);
-    // The pictures have the theme's color.
+    // The pictures use the theme's colour.
     document.getElementById("theme").addEventListener("click", () => redraw());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change",
       () => redraw());
@@ -102,16 +102,16 @@
       const cut = cutNote(answer);
       if (cut) {
         cut.textContent = "Not all of the text is here: attention is shown " +
-          "of " + length + " tokens, and the model read no others.";
+          "for " + length + " tokens, and the model read no others.";
         output.append(cut);
       }
       output.append(
-        element("p", {}, "A row of each layer, a column of each head. In a " +
-          "picture, a row of each token that looks, a column of each that is " +
-          "looked at; the shade is the square root of the probability."),
+        element("p", {}, "One row per layer, one column per head. Each " +
+          "picture has a row per token that attends and a column per token " +
+          "attended to; the shade is the square root of the probability."),
         element("div", {class: "m-scroll"}, grid), title,
         element("p", {}, "Point at a token, or move with the arrow keys, to " +
-          "see what it looks at: of each token the probability."),
+          "see what it attends to: the probability of each token."),
         chips, told, large);
 
       function quoted(place) {
@@ -132,10 +132,10 @@
           number.dataset.value = share;
           chip.style.setProperty("--m-share", Math.sqrt(share).toFixed(3));
           chip.setAttribute("aria-pressed", String(to === from));
-          // One stop of the tab key; arrows move to the others.
+          // The Tab key stops at one chip; arrows move to the others.
           chip.tabIndex = to === from ? 0 : -1;
         });
-        told.textContent = quoted(from) + " looks most at " +
+        told.textContent = quoted(from) + " attends most to " +
           quoted(most) + ": " + of(head, from, most).toFixed(3) + ".";
       }
 
@@ -170,7 +170,7 @@
         const to = Math.floor((event.clientX - box.left) * scale);
         if (from < 0 || to < 0 || from >= length || to >= length) return;
         look(from);
-        told.textContent = quoted(from) + " looks at " + quoted(to) + ": " +
+        told.textContent = quoted(from) + " attends to " + quoted(to) + ": " +
           of(head, from, to).toFixed(3) + ".";
       });
       redraw = () => {

@@ -1,10 +1,10 @@
-// Fill the mask: the likeliest tokens in the place of one.
+// Fill the mask: the likeliest tokens for each mask.
 
 (() => {
   const {area, asking, bar, cutNote, directionOfEntries, shareBars, shareOf,
     spelled, texts} = modelPage;
 
-  // Names of answers: of those that spell the same, the entries too.
+  // Names of answers; those that spell the same also get their entries.
   function namesOf(answers) {
     const names = answers.map(spelled);
     return names.map((name, place) =>
@@ -13,7 +13,7 @@
   }
 
   function render(panel, {model}) {
-    // What is asked. Another tab may change the text of all meanwhile.
+    // The current question. Another tab may change the shared text meanwhile.
     let text = "";
     let position = null;
     const one = area("Text; " + model.mask_token + " is a mask", texts.first, 3,
@@ -26,8 +26,8 @@
     const asked = asking(panel, "fill_mask",
       () => (text ? {texts: [text], position} : null), show, forget);
 
-    // Another text has other tokens: none is chosen, and none can be that is
-    // still shown of the text before.
+    // Another text has other tokens: none is chosen, and those still shown of
+    // the old text cannot be chosen.
     function forget() {
       text = texts.first;
       position = null;
@@ -59,7 +59,7 @@
           onclick: () => {
             position = place;
             asked.now().then((isShown) => {
-              // Of the chip that had it and is gone; elsewhere it stays.
+              // The chip that had the focus is gone; focus its successor.
               if (isShown && document.activeElement === document.body) {
                 panel.querySelector(`[data-position="${place}"]`)?.focus();
               }

@@ -1,6 +1,6 @@
 // Input: three rows added up, truncation, padding, packed rows.
 
-// Coins of truncation, in the builder's table of draws: of A, then of B.
+// The coins of truncation in the builder's table of draws: for A, then for B.
 const DRAWN_TRUNCATION = 16;
 const MAX_WORD_INPUT = 4294967295;
 
@@ -15,9 +15,9 @@ registerTab({
       return;
     }
     container.append(element("p", {class: "lead"},
-      "Of each token the encoder gets one vector: the sum of three that it has ",
-      "learned, of the token, of its segment and of its position."));
-    // A short one has padding to see; packed rows have their blocks.
+      "The encoder gets one vector per token: the sum of three learned ",
+      "vectors, for the token, its segment and its position."));
+    // The shortest record shows padding; a packed row shows its blocks.
     const lengthOf = ({sequences}) => sequences[0].ids.length;
     let record = records[0].isPacked ? records[0] :
       records.reduce((short, each) =>
@@ -58,7 +58,7 @@ registerTab({
   },
 });
 
-// A record's tokens with what is added up, [CLS] of each sequence at 0.
+// A record's tokens with what is added up. Each sequence's [CLS] is at 0.
 function columnsOf(record, hasMasks) {
   return record.sequences.flatMap(({ids, segments, masks}, number) => {
     const now = new Map(hasMasks ? masks || [] : []);
@@ -100,22 +100,22 @@ function inputRows(record, vocabulary, hasMasks, data) {
         text: String(number + 1), kind: "plain"})), "sequence") : null,
       line("Mask", cells(() => ({text: "1", kind: "plain"})), "mask"))),
     note(`${count(columns.length, "token")} and ${padding} of padding make ` +
-      `${record.columns}. Where the mask is 0 nothing is attended to. ` +
-      (record.isPacked ? "Positions begin anew in each sequence." : "") +
+      `${record.columns}. Positions where the mask is 0 are not attended to. ` +
+      (record.isPacked ? "Positions start again at 0 in each sequence." : "") +
       (hasSegments ? "" : " This model's family has no segments.")),
   ];
 }
 
 // ---- truncation ----
 
-// What is dropped, in order: [segment, at the front?]. `coin(segment, n)` says
-// whether the n-th token that the segment loses is lost at its front.
+// The dropped tokens in order: [segment, at the front?]. `coin(segment, n)`
+// tells whether the segment's n-th lost token is lost at its front.
 function truncationSteps(lengthA, lengthB, room, coin) {
   const left = [lengthA, lengthB];
   const lost = [0, 0];
   const steps = [];
   while (left[0] + left[1] > room) {
-    // The longer one; B where they are equally long.
+    // The longer one, or B if they are equally long.
     const segment = left[0] > left[1] ? 0 : 1;
     steps.push([segment, coin(segment, lost[segment])]);
     left[segment] -= 1;
@@ -124,7 +124,7 @@ function truncationSteps(lengthA, lengthB, room, coin) {
   return steps;
 }
 
-// The builder's coins of an example, by its draws.
+// The builder's coins for an example.
 function truncationCoin(seed, {file, offset, pass, ordinal}) {
   const high = file * 2 ** OFFSET_HIGH_BITS + Math.floor(offset / WORDS);
   return (segment, n) => {
@@ -135,7 +135,7 @@ function truncationCoin(seed, {file, offset, pass, ordinal}) {
 }
 
 function segmentsOf({ids, segments}, vocabulary) {
-  // Where the family has no segments, what is before and behind a [SEP].
+  // If the family has no segments, they are before and after the first [SEP].
   const text = [[], []];
   let isB = false;
   ids.forEach((id, place) => {
@@ -221,9 +221,9 @@ function truncationElements(record, vocabulary, data) {
   ways.classList.add("wide");
   show();
   return [...made,
-    element("p", {}, "The longer segment loses a token, B where they are " +
-      "equally long, until the pair fits. For records a coin decides between " +
-      "front and end; for fine-tuning it is always the end."),
+    element("p", {}, "The longer segment, or B if they are equally long, " +
+      "loses a token until the pair fits. For records, a coin decides " +
+      "between its front and its end; for fine-tuning, it is always the end."),
     element("div", {class: "card", id: "truncation"},
       element("div", {class: "controls"}, ways, length, seedField), shown,
       element("div", {class: "row"}, on, back, all, said))];
@@ -231,7 +231,8 @@ function truncationElements(record, vocabulary, data) {
 
 // ---- attention of packed rows ----
 
-// Sequences of a row: the record's own, or as many of the next ones as fit.
+// Lengths of a row's sequences: the record's own and, if it is not packed, up
+// to five others of the sample that fit.
 function rowOf(record, records) {
   if (record.isPacked) return record.sequences.map(({ids}) => ids.length);
   const lengths = [record.sequences[0].ids.length];
@@ -268,18 +269,18 @@ function attentionElements(record, records) {
   svg("rect", {width: size, height: size, class: "square"}), blocks);
   const told = record.isPacked ?
     `This row holds ${count(lengths.length, "sequence")}.` :
-    lengths.length > 1 ? "These records are not packed. So their row would " +
-      `be: this one and ${lengths.length - 1} of the sample that fit.` :
-      "No other of the sample fits into this row.";
+    lengths.length > 1 ? "These records are not packed. A packed row could " +
+      `hold this one and ${lengths.length - 1} of the sample that fit.` :
+      "No other record of the sample fits into this row.";
   return [
-    element("h2", {}, "Who attends to whom"),
+    element("h2", {}, "Which tokens attend to which"),
     element("div", {class: "card split"}, element("figure", {}, picture,
       element("figcaption", {class: "note"},
-        "Down: who looks. Across: at whom.")),
+        "Rows: tokens that attend. Columns: tokens attended to.")),
     element("div", {},
-      element("p", {}, told, " Each token attends to those of its own " +
-        "sequence only, so the picture is blocks on a diagonal; padding is " +
-        "the rest."),
+      element("p", {}, told, " Each token attends only to its own sequence, " +
+        "so the picture shows blocks on the diagonal. The rest of the " +
+        "diagonal is padding."),
       element("table", {class: "lined", id: "attention-numbers"},
         [["sequences", String(lengths.length)], ["tokens", `${used} of ${size}`],
           ["padding", percent(1 - used / size)],

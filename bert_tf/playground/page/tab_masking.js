@@ -1,14 +1,14 @@
-// Masking: what is chosen and what becomes of it, drawn here as the library
-// draws it.
+// Masking: which tokens are chosen and what becomes of them, drawn here exactly
+// as in the library.
 
 const TOGETHER = [["tokens", "tokens"], ["words", "whole words"],
   ["ngrams", "n-grams of words"], ["spans", "spans of words"]];
 const MAX_TYPED = 120;
 const MAX_WORD = 4294967295;
-// Draws whose shares are averaged.
+// The number of draws whose shares are averaged.
 const MANY_DRAWS = 300;
-// The builder's seeds are looked for as long as the inputs and passes make no
-// more places than this.
+// The builder's seeds can be searched for if the inputs and passes have no more
+// places than this.
 const MAX_PLACES = 2 ** 26;
 
 registerTab({
@@ -18,7 +18,7 @@ registerTab({
     const vocabulary = makeVocabulary(data.vocabulary);
     const told = data.rules;
     const {builder, records} = data;
-    // What is shown: a sequence of a record, or typed text.
+    // The texts to show: sequences of records. Typed text has index -1.
     const texts = records.flatMap((record) =>
       record.sequences.map((sequence, place) => ({record, sequence, place})));
     const state = {
@@ -31,8 +31,8 @@ registerTab({
       place: {file: 0, offset: 0, pass: 0, ordinal: 0},
     };
     container.append(element("p", {class: "lead"},
-      "A model of BERT's kind learns by filling holes. Move the rate and see " +
-      "which tokens are chosen, and what becomes of each: most turn into ",
+      "A model like BERT learns by filling gaps. Move the rate to see which " +
+      "tokens are chosen, and what becomes of each: most turn into ",
       element("code", {}, vocabulary.name(vocabulary.maskId)),
       ", some stay as they are, some become a random entry."));
 
@@ -76,9 +76,10 @@ registerTab({
       state.typed = typed.value;
       show();
     });
-    const typing = field("Your own words", typed, "Cut greedily, the longest " +
-      "entry of the vocabulary first: where the text has capitals, accents or " +
-      "rare words, the library's tokenizer may cut otherwise.");
+    const typing = field("Your own words", typed, "Split greedily, the " +
+      "longest entry of the vocabulary first. If the text has capitals, " +
+      "accents or rare words, the library's tokenizer may split it " +
+      "differently.");
     typing.hidden = state.text >= 0;
     typing.classList.add("wide");
     picker.classList.add("wide");
@@ -122,13 +123,13 @@ registerTab({
       together.set(state.rules.together);
     }
 
-    // ---- where the draw's seed is from ----
+    // ---- where the draw's seed comes from ----
     const change_place = (name) => (value) => {
       state.place[name] = value;
       show();
     };
-    const origin = choice({label: "Drawn as", value: state.origin, options: [
-      ["training", "a training masks"], ["builder", "the builder masks"],
+    const origin = choice({label: "Drawn as in", value: state.origin, options: [
+      ["training", "training"], ["builder", "the builder"],
     ], onchange: (value) => {
       state.origin = value;
       setOrigin();
@@ -235,9 +236,9 @@ registerTab({
           masks[slot][1] === now);
       verdict.className = isOwn ? "verdict same" : "verdict";
       verdict.textContent = isOwn ?
-        "These are the masks in the record: the builder drew them so." :
-        own ? "The record itself has other masks: the builder drew them by a " +
-          "seed of the example's place in the text." : "";
+        "These are the masks in the record, as the builder drew them." :
+        own ? "The record itself has other masks: the builder's seed depends " +
+          "on the example's place in the text." : "";
       const many = [];
       for (let place = 0; place < MANY_DRAWS; place += 1) {
         many.push(maskTokens(ids, vocabulary, seedsOf(place), state.rules));
@@ -256,33 +257,33 @@ registerTab({
           element("div", {class: "head"}, element("h2", {}, "Rules"), reset),
           element("div", {class: "controls"}, rate, most, masked, kept,
             together),
-          told.rule === "bert" ? null : note(`The records' rule is ` +
-            `${told.rule}'s.`)),
+          told.rule === "bert" ? null : note(`The records use the rule of ` +
+            `${told.rule}.`)),
         element("div", {class: "card"},
           element("h2", {}, "Expected and drawn"), shares)),
       element("div", {class: "card"},
         element("h2", {}, "The draw"),
         element("div", {class: "controls"}, builder ? origin : null, seed,
           number, Object.values(placeFields)),
-        note("Masks are a function of a seed, by Philox. In a training with " +
-          "dynamic masks it is the training's seed and the number of the " +
-          "example; of records with masks it is the builder's seed and the " +
-          "place of the example: its file, document, pass and number. The " +
-          "same numbers give the same masks here and in the library.")),
+        note("Masks are a function of a seed, by Philox. With dynamic masks, " +
+          "the seed is made of training's seed and the example's number. " +
+          "For records with masks, it is made of the builder's seed and the " +
+          "example's place: its file, document, pass and number. The same " +
+          "numbers give the same masks here and in the library.")),
     );
     setOrigin();
     show();
   },
 });
 
-// 0.30000000000000004 is no share.
+// 0.30000000000000004 should be 0.3.
 function cleaned(share) {
   return Math.round(share * 100) / 100;
 }
 
 function sharesTable(ids, vocabulary, masks, many, rules) {
   const limit = numPredictions(ids.length, rules);
-  // BERT's never chooses [CLS] and [SEP], whatever the rate.
+  // BERT's rule never chooses [CLS] and [SEP], whatever the rate.
   const expected = rules.rule === "roberta" ?
     Math.min(ids.length * rules.maskedLmProb, limit) :
     Math.min(limit, ids.filter((id) => !vocabulary.isFrame(id)).length);
@@ -310,7 +311,8 @@ function sharesTable(ids, vocabulary, masks, many, rules) {
       action("replaced", cleaned(1 - rules.masked - rules.kept))));
 }
 
-// [CLS] words [SEP], the longest entry first; unknown words as one.
+// Ids of [CLS], the words and [SEP]. Words are split with the longest entry
+// first; an unknown word is one token.
 function typedIds(text, vocabulary) {
   const {spelled} = vocabulary.entries;
   if (!vocabulary.bySpelling) {
@@ -350,13 +352,14 @@ function isFindable(text, data) {
   return bytes > 0 && bytes * builder.passes <= MAX_PLACES;
 }
 
-// Tries every place that an example can have: each byte of the input may begin
-// a document. Works in slices of time, so that the page stays alive.
+// Tries every place that an example can have: a document may begin at each byte
+// of the input. Works in slices of time, so that the page stays responsive.
 function findSeeds({record, sequence}, data, vocabulary, tell, done) {
   const {builder, rules} = data;
   const search = {isStopped: false};
-  // Records are in the order of their first random word, which tells about
-  // where it lies: six standard deviations, where all records are here.
+  // Records are sorted by their first random word. If the page counts all of
+  // the builder's records, a record's number bounds that word, within six
+  // standard deviations.
   let low = 0, high = WORDS;
   if (!record.isPacked && data.numRecords === builder.examples) {
     const at = (record.number + 0.5) / builder.examples;

@@ -1,4 +1,4 @@
-// Records: a sample to look through, and counts of all.
+// Records: a sample to look through, and counts over all records.
 
 registerTab({
   name: "records",
@@ -27,7 +27,7 @@ registerTab({
       show();
     };
 
-    // Text of each record, and its tokens' names, to look in.
+    // The text of each record and its tokens' names, for the search.
     const texts = records.map(({number, sequences}) => ({
       number: String(number),
       names: new Set(sequences.flatMap(({ids}) =>
@@ -52,8 +52,8 @@ registerTab({
       on.disabled = at >= found.length - 1;
       if (!found.length) {
         where.textContent = "None has it.";
-        shown.replaceChildren(note("Search looks at pieces joined to words, " +
-          "at entries of the vocabulary, and at numbers of records."));
+        shown.replaceChildren(note("You can search for text, for entries of " +
+          "the vocabulary, and for record numbers."));
         return;
       }
       const record = records[found[at]];
@@ -140,7 +140,7 @@ function histograms(data) {
     element("div", {class: "card"}, each)));
 }
 
-// `counts`: [value, number] pairs, ascending. At most ten bars of equal width.
+// `counts`: ascending [value, number] pairs. At most ten bars of equal width.
 function histogram(counts, title) {
   const values = counts.map(([value]) => value);
   const low = Math.min(...values), high = Math.max(...values);

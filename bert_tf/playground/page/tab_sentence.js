@@ -1,5 +1,5 @@
-// Next sentence: a pair, its label hidden. The label is worded as the records'
-// objective has it.
+// Next sentence: a pair whose label is hidden. The records' objective gives the
+// names of the labels.
 
 const PAIR_QUESTIONS = {
   next_sentence: "Does B follow A in the text, or is it from elsewhere?",
@@ -16,15 +16,15 @@ registerTab({
         .map((sequence) => ({number, sequence})));
     if (!pairs.length || !data.meanings.length) {
       container.append(element("p", {class: "lead"},
-        "These records have no label of two segments."),
-      note("Their objective is full sentences, as RoBERTa's: the model learns " +
-        "from masks alone."));
+        "These records have no label for two segments."),
+      note("Their objective is full sentences, as in RoBERTa: the model " +
+        "learns from masks alone."));
       return;
     }
     const question = PAIR_QUESTIONS[data.objective];
-    container.append(element("p", {class: "lead"}, "Pre-training asks it of " +
-      "every pair. ", question));
-    // In an order of their own, so that neighbours in the sample tell nothing.
+    container.append(element("p", {class: "lead"}, "The question that " +
+      "pre-training asks of every pair: ", question));
+    // Shuffled, so that neighbours in the sample give no hints.
     const order = byBits([...pairs.keys()], randomBits(
       [data.sampleSeed, DRAWN_EXAMPLE], STREAMS.order, pairs.length));
     let at = 0, right = 0, asked = 0, guess = null;
@@ -85,8 +85,8 @@ registerTab({
     container.append(element("div", {class: "card"}, shown,
       element("div", {class: "row guesses"}, answers), answer,
       element("div", {class: "row"}, on, score)),
-    note("Keys 1 and 2 answer. What the pair was cut from is not here: a " +
-      "random B of the builder may come, by chance, from a text alike."));
+    note("Keys 1 and 2 answer. The original text is not shown. By chance, a " +
+      "random B may come from a similar text."));
     show();
   },
 });

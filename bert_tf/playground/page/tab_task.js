@@ -1,4 +1,4 @@
-// Your task: what the model was tuned to answer.
+// Your task: answers of the task that the model was tuned to.
 
 (() => {
   const {SAMPLES, area, asking, bar, cutNote, marked, shareBars,
@@ -64,7 +64,7 @@
           shareOf(share), place === answer.choice)))),
     },
     ranked: {
-      lines: {name: "Texts, one a line", after: 1,
+      lines: {name: "Texts, one per line", after: 1,
         sample: SAMPLES.lines},
       samples: () => [SAMPLES.query],
       show: (answer, output, texts) => output.append(shareBars(answer.order.map(
@@ -72,7 +72,7 @@
           answer.scores[place].toFixed(3), rank === 0)))),
     },
     sentences: {
-      lines: {name: "Sentences, one a line", after: 0,
+      lines: {name: "Sentences, one per line", after: 0,
         sample: SAMPLES.sentences},
       samples: () => [],
       show: showSentences,
@@ -123,10 +123,10 @@
     const kind = TASKS[task.kind];
     if (task.title) {
       panel.append(element("p", {class: "m-summary"},
-        "This model was tuned to: " + task.title + "."));
+        "This model's task: " + task.title + "."));
     }
     if (task.prompt) {
-      panel.append(element("p", {}, "Before each text it reads its prompt, " +
+      panel.append(element("p", {}, "This prompt is put before each text: " +
         `\u2068\u201c${task.prompt}\u201d\u2069.`));
     }
     const samples = kind.samples ? kind.samples(task) :

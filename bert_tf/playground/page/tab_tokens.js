@@ -3,7 +3,7 @@
 (() => {
   const {asking, marked, twoTexts} = modelPage;
 
-  // Neighbours that were made from the same character are shown as one.
+  // Groups neighbours that were made from the same character.
   function groupsOf(pieces) {
     const groups = [];
     for (const piece of pieces) {

@@ -1,7 +1,7 @@
 // Entries of the vocabulary, and how tokens are shown.
 
-// `entries`: {size, ids, names, spelled, starts, special, firstEntry}; ids is
-// null where all entries are there, else those that are.
+// `entries`: the result of record_data.describe_vocabulary. Its ids are those
+// of the entries included, or null if all are.
 function makeVocabulary(entries) {
   const places = entries.ids === null ? null :
     new Map(entries.ids.map((id, place) => [id, place]));
@@ -25,7 +25,7 @@ function makeVocabulary(entries) {
     startsWord: (id) => entries.starts[placeOf(id)] === "1",
     firstEntry: (rule) => (rule === "roberta" ?
       Math.max(entries.firstEntry, 4) : entries.firstEntry),
-    // As it is read: without the space that begins a word.
+    // The text to show, without the space that begins a word.
     shown: (id) => (specialIds.has(id) ? name(id) :
       spelled(id).replace(/^ /, "") || "␣"),
   };
@@ -33,7 +33,7 @@ function makeVocabulary(entries) {
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 
-// The direction of texts that follow one another: that of their first letter.
+// The direction of consecutive texts: that of their first letter.
 function directionOfTexts(texts) {
   for (const text of texts) {
     if (RIGHT_TO_LEFT.test(text)) return "rtl";
@@ -48,12 +48,12 @@ function directionOf(ids, vocabulary) {
     .map((id) => vocabulary.spelled(id)));
 }
 
-// What a label of records says; of one that none of them should have, itself.
+// The meaning of a records' label, or its number if the label is invalid.
 function meaningOf(label, meanings) {
   return meanings[label] ?? `label ${label}`;
 }
 
-// The text of ids, pieces joined to words.
+// The text of ids, with pieces joined to words.
 function joined(ids, vocabulary) {
   return ids.filter((id) => !vocabulary.isFrame(id))
     .map((id) => (vocabulary.isSpecial(id) ? ` ${vocabulary.name(id)}` :
@@ -61,7 +61,7 @@ function joined(ids, vocabulary) {
     .join("").trim();
 }
 
-// Of masks as records have them, [place, id], what became of each.
+// Adds what became of each mask to masks of records, [place, id].
 function withActions(masks, ids, vocabulary) {
   return masks.map(([place, now]) => {
     if (now === vocabulary.maskId) return [place, now, "masked"];
@@ -69,7 +69,7 @@ function withActions(masks, ids, vocabulary) {
   });
 }
 
-// One token as an element; `mask` is a row of `maskTokens`, if it is chosen.
+// One token as an element; `mask` is its row of `maskTokens` if it is chosen.
 function pieceElement(id, vocabulary, {segment, mask, title} = {}) {
   const classes = ["piece"];
   if (vocabulary.isSpecial(id)) classes.push("special");
@@ -91,7 +91,7 @@ function pieceElement(id, vocabulary, {segment, mask, title} = {}) {
   element("small", {}, element("bdi", {}, below)));
 }
 
-// A sequence as words of pieces. Returns the element.
+// Returns the element of a sequence: words of pieces.
 //   segments  of each token, or undefined
 //   masks     rows of `maskTokens`
 function tokensElement(ids, vocabulary, {segments, masks = [], label} = {}) {

@@ -1,14 +1,14 @@
-"""A model as an ONNX graph, written from its layers' weights.
+"""Writes a model as an ONNX graph from its layers' weights.
 
-A converter would go through TensorFlow's graph, with what that has for
-TensorFlow's sake; here every operation is one that ONNX Runtime knows to fuse,
-and the graph reads as the model. Of all families: they differ by `BertConfig`.
+A converter would carry over operations that only TensorFlow's graph needs.
+Here ONNX Runtime can fuse every operation, and the graph reads like the model.
+All model families are supported: they differ only in their `BertConfig`.
 
-Inputs, int64 `[batch, length]`, under Hugging Face's names, which other
-programs know: `input_ids`, `attention_mask`, `token_type_ids`. Of multiple
+Inputs are int64 `[batch, length]` under Hugging Face's names, which other
+programs know: `input_ids`, `attention_mask`, `token_type_ids`. For multiple
 choice they are `[batch, choices, length]`.
 
-Letters: B batch, L length, D hidden size, N attention heads, H size of one.
+Letters: B batch, C choices, L length, D hidden size.
 """
 
 import math
@@ -20,7 +20,7 @@ import numpy as np
 
 from bert_tf.models.encoder import BertEncoder
 
-# What has LayerNormalization; ONNX Runtime reads it since 1.13.
+# The first with LayerNormalization; ONNX Runtime supports it since 1.13.
 OPSET = 17
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _BATCH, LENGTH, CHOICES = "batch", "length", "choices"
@@ -28,18 +28,18 @@ _MASKED = -1e9
 
 
 class OnnxGraph:
-    """A graph being written: nodes in their order, and constants.
+    """A graph under construction: nodes in order, and constants.
 
-    Every method returns the name of a tensor.
+    All methods but `to_model` return the name of a tensor.
     """
 
     def __init__(self) -> None:
         self._nodes: list[Any] = []
-        # {name: array}; layers that share weights have one.
+        # {name: array}; shared weights are there once.
         self._constants: dict[str, np.ndarray] = {}
 
     def apply(self, operation: str, *inputs: str, **attributes: Any) -> str:
-        """Adds an operation of one output."""
+        """Adds an operation with one output."""
         from onnx import helper
 
         name = f"{operation}_{len(self._nodes)}"
@@ -51,16 +51,16 @@ class OnnxGraph:
         return name
 
     def cast(self, x: str, dtype: str) -> str:
-        """Adds a cast to a type by its name in ONNX, e.g. "FLOAT"."""
+        """Adds a cast to a type, given by its ONNX name, e.g. "FLOAT"."""
         from onnx import TensorProto
 
         return self.apply("Cast", x, to=TensorProto.DataType.Value(dtype))
 
     def constant(self, name: str, value: Any, dtype: Any = np.float32) -> str:
-        """Adds a constant, once: an equal name must have an equal value."""
+        """Adds a constant unless its name exists, with an equal value."""
         array = np.asarray(value, dtype)
         known = self._constants.setdefault(name, array)
-        # Weights of a damaged model may be no numbers.
+        # Weights of a damaged model may be NaN.
         assert known is array or (
             known.dtype == array.dtype
             and np.array_equal(known, array, equal_nan=True)
@@ -72,7 +72,7 @@ class OnnxGraph:
         return self.constant(name, values, np.int64)
 
     def weight(self, variable: Any, factor: float = 1.0) -> str:
-        """Adds a variable's value, times a factor, once."""
+        """Adds a variable's value times a factor, unless it exists."""
         return self.constant(variable.path, variable.numpy() * factor)
 
     def dense(self, layer: Any, x: str, factor: float = 1.0) -> str:
@@ -117,9 +117,9 @@ class OnnxGraph:
         """Returns the ModelProto.
 
         Args:
-            outputs: {name outside: (tensor, axes)} of what is answered,
-                float32. The axes are those after the batch's: names, or sizes.
-            input_axes: Of the inputs, the names of those after the batch's.
+            outputs: {name of an output: (tensor, axes)}, float32. The axes
+                are names or sizes and follow that of the batch.
+            input_axes: Names of the inputs' axes after that of the batch.
         """
         from onnx import TensorProto
         from onnx import helper
@@ -179,7 +179,7 @@ def add_encoder(
     mask = graph.apply("Unsqueeze", mask, graph.integers(1, 2))
     outputs = []
     for index in range(config.num_hidden_layers):
-        # Each block once, but where layers share them (ALBERT).
+        # ALBERT's layers share blocks; elsewhere each has its own.
         block = encoder.blocks[
             index * len(encoder.blocks) // config.num_hidden_layers
         ]
@@ -189,10 +189,10 @@ def add_encoder(
 
 
 def add_flat_choices(graph: OnnxGraph) -> tuple[list[str], str]:
-    """Adds the inputs `[B, C, L]` as sequences `[B * C, L]`; see `add_encoder`.
+    """Reshapes the inputs `[B, C, L]` to `[B * C, L]`, for `add_encoder`.
 
     Returns:
-        The inputs, and the shape `[B, C]`, int64 `[2]`.
+        The reshaped inputs, and the shape `[B, C]`, int64 `[2]`.
     """
     length = graph.apply("Shape", INPUTS[0], start=2, end=3)
     rows = graph.apply("Concat", graph.integers(-1), length, axis=0)
@@ -201,7 +201,7 @@ def add_flat_choices(graph: OnnxGraph) -> tuple[list[str], str]:
 
 
 def add_pooled(graph: OnnxGraph, encoder: BertEncoder, sequence: str) -> str:
-    """Adds the pooler: float32 `[B, D]` of the first token."""
+    """Adds the pooler: float32 `[B, D]` from the first token."""
     first = graph.apply(
         "Gather", sequence, graph.constant("first", 0, np.int64), axis=1
     )

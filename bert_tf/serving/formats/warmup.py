@@ -1,8 +1,8 @@
 """Requests that a server sends itself before a version takes traffic.
 
-The first calls of a graph, and the first of every batch size, are slow: it is
-optimised and memory is got. TensorFlow Serving replays what it finds in
-`assets.extra/tf_serving_warmup_requests`.
+The first calls of a graph, and the first with every batch size, are slow:
+TensorFlow optimises the graph and allocates memory. TensorFlow Serving replays
+the requests in `assets.extra/tf_serving_warmup_requests`.
 """
 
 from collections.abc import Sequence
@@ -30,16 +30,16 @@ _REGRESS = signatures.METHOD_NAMES[signatures.REGRESS]
 def write_requests(
     folder: str, servable: Servable, batch_sizes: Sequence[int], model_name: str
 ) -> int:
-    """Writes one request a signature and batch size into a SavedModel.
+    """Writes one request per signature and batch size into a SavedModel.
 
-    The texts are as long as the model takes them: others are shorter. For a
-    model that is compiled by XLA there is also one of each of its shapes.
+    The texts have the model's maximum length. A model compiled by XLA also
+    gets a request for each of its shapes.
 
     Args:
         folder: A local SavedModel of this library.
         servable: The `Servable` that it was exported from.
-        batch_sizes: The server's `allowed_batch_sizes`; of a compiled model
-            there may be none.
+        batch_sizes: The server's `allowed_batch_sizes`; may be empty for a
+            compiled model.
         model_name: The server's name for the model.
 
     Returns:
@@ -48,7 +48,7 @@ def write_requests(
     Raises:
         ValueError: If a batch size is not positive, there are too many
             requests, or tensorflow-serving-api is not installed.
-        OSError: If the disk is full, and so on.
+        OSError: If writing fails, e.g. on a full disk.
     """
     shapes = compiled_shapes(servable)
     _warn_of_lengths(servable, shapes)
@@ -82,7 +82,7 @@ def write_requests(
 
 
 def check_installed() -> None:
-    """Raises `ValueError` unless requests can be written here."""
+    """Raises `ValueError` unless tensorflow-serving-api is installed."""
     _messages()
 
 
@@ -90,13 +90,13 @@ def check_number(servable: Servable, batch_sizes: Sequence[int]) -> None:
     """Raises `ValueError` if a SavedModel would have too many requests.
 
     Args:
-        servable, batch_sizes: As of `write_requests`.
+        servable, batch_sizes: As in `write_requests`.
     """
     _check_number(servable.forms, compiled_shapes(servable), batch_sizes)
 
 
 def _check_number(names, shapes, batch_sizes):
-    """Returns how many requests there are of the signatures of these names."""
+    """Returns the number of requests for the signatures of these names."""
     num_batches = len(shapes) + len(batch_sizes)
     if len(names) * num_batches > MAX_REQUESTS:
         raise ValueError(
@@ -107,11 +107,11 @@ def _check_number(names, shapes, batch_sizes):
 
 
 def compiled_shapes(servable: Servable) -> dict[tuple[int, int], Row]:
-    """Returns {(rows, length): a row of strings} of a compiled model's shapes.
+    """Returns {(rows, length): a row of strings} for a compiled model's shapes.
 
-    None of a model that is not compiled, and none of a length that no row is
-    filled up to: less than the prompt has, or one more than the next where the
-    tokenizer parts the word.
+    Empty for a model that is not compiled. Lengths that no row is padded to
+    are left out: those shorter than the prompt, and those just above another
+    length if the tokenizer splits the word in two.
     """
     options = servable.options
     if not options.is_jit_compiled:
@@ -138,7 +138,7 @@ def _warn_of_lengths(servable, shapes):
     if cold and servable.options.is_jit_compiled:
         logging.warning(
             "No warm-up request has the length %s: it is compiled at the first "
-            "request of that length, if there is one.",
+            "request of that length.",
             " or ".join(map(str, cold)),
         )
 
@@ -149,7 +149,7 @@ def _longest_row(servable):
 
 
 def _request(log, method_name, inputs):
-    """Fills the log's request of that method and returns it."""
+    """Fills and returns the log's request for a method."""
     if method_name not in (_CLASSIFY, _REGRESS):
         request = log.predict_log.request
         for key, value in inputs.items():

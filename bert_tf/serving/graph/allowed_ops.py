@@ -2,10 +2,11 @@ r"""The operations that an export may hold.
 
 A server links one release of TensorFlow and of tensorflow_text: a single
 operation that it does not have makes it refuse the whole SavedModel. A list
-of names proves nothing, as kernels and attributes change too; what stands
-here was therefore exported by TensorFlow 2.21, and loaded and run in
-TensorFlow 2.12.1 with tensorflow_text 2.12.1, whose operations TensorFlow
-Serving 2.13 to 2.19 link, with the same answers:
+of names proves nothing, as kernels and attributes change too. Every operation
+listed here was therefore exported by TensorFlow 2.21, and loaded and run in
+TensorFlow 2.12.1 with tensorflow_text 2.12.1, with the same answers.
+TensorFlow Serving 2.13 to 2.19 link the operations of that tensorflow_text.
+The check was:
 
     bert_tf check --export_dir=... --model_dir=... \
         --python=/environment/with/tensorflow/2.12.1/bin/python

@@ -1,10 +1,10 @@
-"""Rows computed a few at a time, those of about one length together.
+"""Computes rows a few at a time, rows of similar length together.
 
-A batch is as long as its longest row, and the memory of a model grows with
-rows times length. Cut into chunks by length, short rows are not computed at
-the length of a long one, and any number of rows takes the memory of a few
-chunks: several are computed at once, as TensorFlow does little of its work on
-a second core within one.
+A batch is as long as its longest row, and a model's memory grows with rows
+times length. In chunks sorted by length, short rows are not padded to the
+length of a long one, and any number of rows takes the memory of a few chunks.
+Several chunks are computed at once, as TensorFlow makes little use of a second
+core within one.
 """
 
 from collections.abc import Callable
@@ -16,16 +16,16 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.text import packing
 
-# Of 4, 8, 16 and 32 rows of a small model's the fastest on two cores.
+# The fastest of 4, 8, 16 and 32 for a small model on two cores.
 CHUNK_SIZE = 8
-# Of so many rows, from 0 on: fewer than a chunk stay together, more are halved,
-# and more than there are here are as the last. (To look it up takes fewer
-# operations than to compute it.)
+# Chunk size by number of rows, from 0. Fewer rows than a chunk stay together,
+# more are halved, and still more use the last entry. (Looking it up takes fewer
+# operations than computing it.)
 _ROWS_TOGETHER = [
     *[CHUNK_SIZE] * CHUNK_SIZE,
     *[(rows + 1) // 2 for rows in range(CHUNK_SIZE, 2 * CHUNK_SIZE)],
 ]
-# On two cores four are as fast as two, and servers have more cores.
+# On two cores, four are as fast as two; servers have more cores.
 _NUM_AT_ONCE = 4
 
 
@@ -57,13 +57,13 @@ def compute_windows(
     """Computes the outputs of windows chunk by chunk.
 
     Args:
-        windows: The model inputs among others, `[N, max_seq_length]`.
-        pad_outputs: Returns of a length L what computes the outputs of some
-            rows, filled up to that length, called as a Keras model.
+        windows: The model inputs, among others, `[N, max_seq_length]`.
+        pad_outputs: A function from a length L to a function that is called
+            like a Keras model and pads the outputs of some rows to L.
         answer_shape: Shape of a row's outputs, `[None, ...]`.
 
     Returns:
-        float32 `[N, L, ...]`, L the length of the longest window.
+        float32 `[N, L, ...]`, where L is the length of the longest window.
     """
     inputs = packing.trim_padding(windows)
     predict = pad_outputs(tf.shape(inputs[features.INPUT_IDS])[1])
@@ -80,15 +80,15 @@ def compute_in_chunks(
     answer_shape: Sequence[int | None],
     chunk_size: int | None = None,
 ) -> tf.Tensor:
-    """Computes rows chunk by chunk, in TensorFlow's operations.
+    """Computes rows chunk by chunk, with TensorFlow operations.
 
     Args:
         inputs: The model inputs, int32 `[B, L]`, padded at the end.
         compute: A function from the inputs of some rows, cut to the longest
-            of them, to numbers `[rows, ...]`; of the same shape for all rows.
-        answer_shape: Shape of a row's answer, None where it is not known.
-        chunk_size: The most rows computed together. If None `CHUNK_SIZE`, but
-            of `CHUNK_SIZE` rows or more at most half of them.
+            of them, to numbers `[rows, ...]`. All rows get the same shape.
+        answer_shape: Shape of a row's answer, with None for unknown sizes.
+        chunk_size: The most rows computed together. If None, `CHUNK_SIZE`, but
+            at least `CHUNK_SIZE` rows make at least two chunks.
 
     Returns:
         float32 `[B, ...]`.
@@ -101,13 +101,13 @@ def compute_in_chunks(
         most = len(_ROWS_TOGETHER) - 1
         rows_together = tf.gather(_ROWS_TOGETHER, tf.minimum(num_rows, most))
     lengths = tf.gather(lengths, order)
-    # One tensor: what is done to three costs three times as many operations.
+    # Stacked: three tensors would take three times as many operations.
     stacked = tf.stack([inputs[name] for name in features.MODEL_INPUTS], axis=1)
     stacked = tf.gather(stacked, order)
 
     def compute_chunk(start):
         limit = start + rows_together
-        # Of no rows too; the pooler needs a first position.
+        # At least 1, even without rows: the pooler needs a first position.
         longest = tf.maximum(tf.reduce_max(lengths[start:limit]), 1)
         rows = tf.unstack(
             stacked[start:limit, :, :longest], len(features.MODEL_INPUTS), 1
@@ -133,22 +133,22 @@ def concat_chunks(
     specs: Sequence[tf.TensorSpec],
     num_at_once: int = _NUM_AT_ONCE,
 ) -> list[tf.Tensor]:
-    """Puts together what is computed of so many rows, chunk by chunk.
+    """Computes rows chunk by chunk and concatenates the results.
 
     Args:
         compute: A function from the number of a chunk's first row to a list
-            of tensors `[rows, ...]`: those of `chunk_size` rows, or of as many
-            as there are from there.
+            of tensors `[rows, ...]`, for `chunk_size` rows or as many as are
+            left.
         count: The number of rows.
         chunk_size: The most rows computed together.
         specs: The `tf.TensorSpec` of each tensor.
-        num_at_once: The most chunks that are computed at the same time, if
-            there are threads; the memory is that of so many.
+        num_at_once: The most chunks computed at the same time, threads
+            permitting; the memory grows with it.
 
     Returns:
         A list of tensors `[count, ...]`.
     """
-    # Of no rows too there is a chunk: it knows the shape of an answer.
+    # At least one chunk, even without rows: it gives the answers their shape.
     num_chunks = tf.maximum(-(-count // chunk_size), 1)
 
     def compute_chunk(index, *arrays):

@@ -1,7 +1,8 @@
 """A model compiled by XLA, called with few shapes.
 
-XLA compiles anew for every shape of its inputs, which takes seconds: rows are
-filled up to the next of some lengths, and batches to the next of some sizes.
+XLA compiles again for every input shape, which takes seconds. Rows are
+therefore padded to the next of a few lengths, and batches to the next of a few
+sizes.
 """
 
 from collections.abc import Callable
@@ -15,16 +16,16 @@ from bert_tf.serving.graph import chunks
 
 
 class CompiledModel:
-    """What a model computes of ids, a row at a time, compiled by XLA.
+    """A model compiled by XLA that computes one output per row of ids.
 
     Args:
         call_model: A function of model inputs, int32 `[B, L]`, to float32
             `[B, ...]`.
         specs: The model inputs' `tf.TensorSpec`s.
-        row_shape: Shape of a row of what is returned.
+        row_shape: Shape of a row's output.
         lengths: The values of L, ascending; no row is longer.
-        batch_sizes: Those of B, ascending.
-        padding_id: What ids are filled up with.
+        batch_sizes: The values of B, ascending.
+        padding_id: The id that rows are padded with.
     """
 
     def __init__(
@@ -36,8 +37,7 @@ class CompiledModel:
         batch_sizes: Sequence[int],
         padding_id: int,
     ) -> None:
-        # One function for all signatures: what one has compiled is there for
-        # the others.
+        # One function for all signatures, so that they share what is compiled.
         self._call_model = tf.function(
             call_model, autograph=False, jit_compile=True
         ).get_concrete_function(specs)
@@ -48,14 +48,14 @@ class CompiledModel:
 
     @property
     def chunk_size(self) -> int:
-        """The most rows of `compute`."""
+        """The most rows that `compute` takes."""
         return self._batch_sizes[-1]
 
     def compute(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Returns float32 `[B, ...]` of at most `chunk_size` rows.
+        """Returns float32 `[B, ...]` for at most `chunk_size` rows.
 
-        They must be right, as those of texts are, or as `inputs.check_ids`
-        returns them: XLA has no errors.
+        The rows must be valid, like those made from texts or returned by
+        `inputs.check_ids`: XLA raises no errors.
         """
         shape = tf.shape(inputs[features.INPUT_IDS])
         padding = tf.stack(
@@ -75,9 +75,9 @@ class CompiledModel:
         return outputs[: shape[0]]
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Returns float32 `[B, ...]` of any number of rows.
+        """Returns float32 `[B, ...]` for any number of rows.
 
-        They must be right, as of `compute`.
+        The rows must be valid, as in `compute`.
         """
 
         def compute_chunk(start):
@@ -96,5 +96,5 @@ class CompiledModel:
 
 
 def _next(sizes: Sequence[int], size: Any) -> tf.Tensor:
-    """Returns the least of the ascending sizes that is at least `size`."""
+    """Returns the first of the ascending sizes that is at least `size`."""
     return tf.gather(sizes, tf.searchsorted(sizes, size[tf.newaxis])[0])

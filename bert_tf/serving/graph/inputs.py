@@ -1,8 +1,8 @@
-"""What a request brings: shapes checked, and long texts cut.
+"""Checks the tensors of a request, and cuts long texts.
 
-A wrong shape would fail somewhere inside the graph, or be broadcast; a long
-text would take the memory and the time of all requests. TensorFlow's
-operations, for eager calls and graphs.
+A wrong shape would fail somewhere inside the graph, or be broadcast. A long
+text would take memory and time from all requests. Everything here is made of
+TensorFlow operations and works eagerly and in graphs.
 """
 
 from collections.abc import Mapping
@@ -14,33 +14,34 @@ from bert_tf import features
 
 
 def checked(values: Any, *checks: tf.Operation | None) -> Any:
-    """Returns tensors that are there once assertions hold.
+    """Returns tensors that are only available once assertions hold.
 
     Args:
         values: A structure of tensors.
-        *checks: What `tf.debugging.Assert` returned: called eagerly, None.
+        *checks: What `tf.debugging.Assert` returned, which is None if eager.
     """
     with tf.control_dependencies([each for each in checks if each is not None]):
         return tf.nest.map_structure(tf.identity, values)
 
 
 def check_shapes(inputs: Any, specs: Any) -> Any:
-    """Returns the inputs of a call if their shapes are those of the specs.
+    """Returns the inputs of a call if their shapes match the specs.
 
-    Those of one spec must have one shape, and all must have one batch size.
-    What goes on with the inputs must take those returned, as it would
-    otherwise run before the check.
+    All inputs must have the same batch size, and the same shape if their specs
+    do. Use the returned inputs: operations on the original ones may run before
+    the check.
 
     Args:
         inputs: A tensor, or a structure of tensors.
-        specs: The same of `tf.TensorSpec`, whose names errors give.
+        specs: The same structure of `tf.TensorSpec`; errors give their names.
 
     Raises:
-        tf.errors.InvalidArgumentError: If not, when the graph runs.
+        tf.errors.InvalidArgumentError: If a shape does not match, when the
+            graph runs.
     """
     specs = tf.nest.flatten(specs)
-    # Not an assertion, which TensorFlow removes as its input's shape is known
-    # to be right: a caller of the graph may give it another all the same.
+    # Not an assertion: TensorFlow would remove it, as the static shape is known
+    # to be right, but a caller of the graph may still pass another.
     tensors = [
         tf.ensure_shape(tensor, spec.shape, name=spec.name)
         for tensor, spec in zip(tf.nest.flatten(inputs), specs, strict=True)
@@ -60,8 +61,8 @@ def check_shapes(inputs: Any, specs: Any) -> Any:
         )
         tensors = checked(tensors, check)
         if is_alike:
-            # A loaded callable sees the shapes before it runs, and no
-            # assertion: there it fails at this operation, of this name.
+            # A loaded callable checks shapes before it runs any assertion. It
+            # fails at this operation, whose name tells the inputs.
             name = "_".join(spec.name for spec in specs)
             tensors = tf.unstack(tf.stack(tensors, name=name), len(specs))
     return tf.nest.pack_sequence_as(inputs, tensors)
@@ -72,23 +73,23 @@ def check_ids(
 ) -> dict[str, tf.Tensor]:
     """Returns the inputs of a model if every id is in its table.
 
-    Not everywhere would TensorFlow say so: Keras counts negative numbers from
-    a table's end, a GPU takes zeros for what is beyond it, and XLA the last
-    row. What goes on with the inputs must take those returned.
+    TensorFlow does not always report a wrong id: Keras counts negative numbers
+    from a table's end, a GPU returns zeros for ids beyond it, and XLA the last
+    row. Use the returned inputs.
 
     Args:
-        inputs: {name: int32 `[..., L]`}, of one shape.
-        sizes: {name: how many values it has, from 0 on}, of those that tables
-            are looked up with.
+        inputs: {name: int32 `[..., L]`}, all of one shape.
+        sizes: {name: number of rows in its table}, for the inputs that are
+            looked up in one.
         max_length: The greatest L.
 
     Raises:
-        tf.errors.InvalidArgumentError: If not, when the graph runs; or if L
-            is 0.
+        tf.errors.InvalidArgumentError: If an id is not in its table, or L is
+            0 or too large, when the graph runs.
     """
     values = tf.stack([inputs[name] for name in sizes])
     length = tf.shape(values)[-1]
-    # Of no values at all it is the greatest integer, and the least one.
+    # Without values, these are the greatest integer and the least one.
     axes = list(range(1, len(values.shape)))
     least, most = (
         reduce(values, axis=axes) for reduce in (tf.reduce_min, tf.reduce_max)
@@ -119,17 +120,17 @@ def check_ids(
 
 
 def check_positions(positions: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns positions of rows of ids if the rows have them.
+    """Returns positions in rows of ids if they are within the rows.
 
-    What is beyond a row would be taken from the next one.
+    A position beyond a row would read from the next one.
 
     Args:
         positions: int32 `[B, P]`.
         ids: int32 `[B, L]`.
 
     Raises:
-        tf.errors.InvalidArgumentError: If not, when the graph runs; or if
-            there are other rows of them.
+        tf.errors.InvalidArgumentError: If a position is out of range, or the
+            batch sizes differ, when the graph runs.
     """
     name = features.MASKED_LM_POSITIONS
     num_rows, length = tf.unstack(tf.shape(ids))
@@ -147,8 +148,8 @@ def check_positions(positions: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         tf.debugging.Assert(
             tf.reduce_all((positions >= 0) & (positions < length)),
             [
-                f"`{name}` must be from 0 on, and less than the ids in a row. "
-                "Received:",
+                f"`{name}` must be at least 0 and less than the number of ids "
+                "in a row. Received:",
                 positions,
                 length,
             ],
@@ -157,14 +158,14 @@ def check_positions(positions: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
 
 
 def take_texts(texts: Any, max_bytes: int) -> Any:
-    """Returns what a preprocessor is given of strings `[B]`, or of pairs.
+    """Checks and cuts texts, or pairs of texts, for a preprocessor.
 
     Args:
         texts: string `[B]`, or a list of two of them, of one batch size.
-        max_bytes: As of `cut_texts`.
+        max_bytes: As in `cut_texts`.
 
     Raises:
-        tf.errors.InvalidArgumentError: As of `check_shapes`.
+        tf.errors.InvalidArgumentError: As in `check_shapes`.
     """
     specs = tf.nest.map_structure(
         lambda texts: tf.TensorSpec([None], tf.string, name="texts"), texts
@@ -180,14 +181,14 @@ def cut_texts(texts: tf.Tensor, max_bytes: int) -> tuple[tf.Tensor, tf.Tensor]:
 
     Args:
         texts: string, of any shape.
-        max_bytes: How many bytes of each stay at most.
+        max_bytes: The most bytes that are kept of each.
 
     Returns:
-        A pair of the same shape: the texts, and bool, which were cut.
+        Two tensors of the same shape: the texts, and bool, whether each was
+        cut.
     """
     is_cut = tf.strings.length(texts) > max_bytes
-    # With the first byte that is too many: all characters but the last of
-    # these have room.
+    # One byte too many, so that all characters but the last of these fit.
     head = tf.strings.substr(texts, 0, max_bytes + 1)
     count = tf.maximum(tf.strings.length(head, unit="UTF8_CHAR") - 1, 0)
     kept = tf.strings.substr(

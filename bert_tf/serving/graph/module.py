@@ -1,6 +1,6 @@
-"""The root object of a SavedModel: a model, and what it needs to be used.
+"""The root object of a SavedModel: a model and all that its use needs.
 
-`tf.saved_model.save` writes it and `tf.saved_model.load` gives an object with
+`tf.saved_model.save` writes it. `tf.saved_model.load` returns an object with
 the same attributes, without Keras and without this library.
 """
 
@@ -17,7 +17,7 @@ from bert_tf.serving.graph.compiled import CompiledModel
 
 
 class ModelCaller:
-    """A servable's model as the graphs of its answers call it.
+    """A servable's model, as called by the graphs of its answers.
 
     Args:
         servable: A `Servable`.
@@ -33,7 +33,7 @@ class ModelCaller:
     def from_model_inputs(
         self, inputs: dict[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
-        """Returns model inputs under their names outside."""
+        """Returns model inputs under the names that clients use."""
         return {
             outside: inputs[name] for name, outside in self._input_names.items()
         }
@@ -41,18 +41,18 @@ class ModelCaller:
     def to_model_inputs(
         self, inputs: dict[str, tf.Tensor]
     ) -> dict[str, tf.Tensor]:
-        """Returns inputs from outside under their names in the library."""
+        """Returns a client's inputs under their names in the library."""
         return {
             name: inputs[outside] for name, outside in self._input_names.items()
         }
 
     @property
     def chunk_size(self) -> int | None:
-        """As of `chunks.compute_in_chunks`."""
+        """The `chunk_size` of `chunks.compute_in_chunks`."""
         return None
 
     def compute(self, inputs: dict[str, tf.Tensor]) -> Any:
-        """Returns what a call does of model inputs known to be right."""
+        """Returns the output for model inputs that are known to be valid."""
         return self._call_model(inputs, False)
 
     def __call__(self, inputs, training=False):
@@ -60,27 +60,26 @@ class ModelCaller:
 
 
 class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
-    """A Keras model as `tf.saved_model.save` keeps it, to be called.
+    """A Keras model that `tf.saved_model.save` can save as a callable.
 
-    It keeps its weights as variables, which can be trained on, or frozen, as
-    constants of the graph: TensorFlow then arranges the matrices once for the
-    processor and not at every call, but copies the graph many times.
+    The weights are variables, which can be trained further, or, if frozen,
+    constants of the graph. TensorFlow then arranges the matrices for the
+    processor once instead of at every call, but copies the graph many times.
 
     Attributes that survive saving:
-        __call__: `(inputs, training=False)`, what the model computes from ids,
-            a dictionary of int32 `[B, L]`.
-            Frozen not with `training=True`.
-        training_call: `(inputs)`, the same with `training=True`: what
-            `keras.layers.TFSMLayer` wants for its training endpoint. Not
-            frozen.
-        variables, trainable_variables: lists of tf.Variable, frozen empty.
-        regularization_losses: an empty list, as loaders look for one.
+        __call__: `(inputs, training=False)`: the model's output for ids, a
+            dictionary of int32 `[B, L]`. A frozen model has no
+            `training=True`.
+        training_call: `(inputs)`: the same with `training=True`, the training
+            endpoint for `keras.layers.TFSMLayer`. A frozen model has none.
+        variables, trainable_variables: lists of tf.Variable, empty if frozen.
+        regularization_losses: an empty list, which loaders look for.
         vocab_file: the vocabulary, an asset.
-        do_lower_case: whether it is for lower-cased text, a tf.Variable.
-        preprocessor: a `TextModule`, unless only ids go in.
+        do_lower_case: a tf.Variable, whether the model is for lower-cased text.
+        preprocessor: a `TextModule`; None if only ids go in.
 
     Args:
-        servable: A `Servable`: model, preprocessor, and how they are called.
+        servable: A `Servable`: model and preprocessor, and how to call them.
         vocab_path: The vocabulary, a local file.
     """
 
@@ -88,9 +87,8 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         super().__init__(servable)
         model, preprocessor = servable.kept_model, servable.preprocessor
         self._is_frozen = servable.options.is_frozen
-        # tf.saved_model.save knows tf.Variables and would otherwise walk
-        # through Keras's own objects: it gets the former, and the model is
-        # reached only by the functions, as a closure.
+        # tf.saved_model.save would walk through Keras's own objects. It gets
+        # only the tf.Variables; the functions reach the model by a closure.
         self.variables = []
         self.trainable_variables = []
         if not self._is_frozen:
@@ -108,9 +106,9 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
             servable.options.jit_batch_sizes,
         )
         names, config = self._input_names, model.config
-        # By the names that clients know.
+        # Under the names that clients use.
         sizes = {names[features.INPUT_IDS]: config.vocab_size}
-        # Fewer segments are of no account.
+        # With fewer segments, the model ignores their ids.
         if config.type_vocab_size > 1:
             sizes[names[features.SEGMENT_IDS]] = config.type_vocab_size
         self._sizes = sizes
@@ -124,7 +122,7 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         self.preprocessor = (
             TextModule(servable) if servable.takes_text else None
         )
-        # Of choices there is an axis before that of the positions.
+        # With choices, their axis comes before that of the positions.
         self._ids_shape = [None, None] + [None] * bool(servable.num_choices)
 
     def ids_spec(self) -> dict[str, tf.TensorSpec]:
@@ -144,7 +142,7 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
             self._call_model = lambda inputs, training: answer(inputs)
         row_shape, lengths, batch_sizes = self._shapes
         if batch_sizes:
-            # Requests of ids may be longer than texts are read.
+            # Requests of ids may be longer than the length texts are cut to.
             self._compiled = CompiledModel(
                 lambda inputs: self._call_model(inputs, False),
                 self.to_model_inputs(self.ids_spec()),
@@ -186,13 +184,13 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
     def _trace_with_constants(self):
         """Returns the one function that holds the weights' values.
 
-        All signatures call it, and so the SavedModel holds them once.
+        All signatures call it, so that the SavedModel holds them only once.
         """
         values = [(weight, weight.numpy()) for weight in self._weights()]
         call_model = self._call_model
         _, _, jit_batch_sizes = self._shapes
-        # XLA computes several products of few rows at once: one that is larger
-        # takes it longer.
+        # XLA runs several small products in parallel, which is faster than the
+        # one larger product that constant weights would be joined to.
         scope = contextlib.nullcontext if jit_batch_sizes else constant_weights
 
         @tf.function(autograph=False)
@@ -205,7 +203,7 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
 
 
 class TextModule(tf.__internal__.tracking.AutoTrackable):
-    """A preprocessor with its length fixed, as a SavedModel keeps it.
+    """A preprocessor with a fixed length, in the form that can be saved.
 
     Args:
         servable: A `Servable`.
@@ -222,8 +220,8 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
         self.tokenizer = servable.preprocessor.tokenizer
         self._max_text_bytes = servable.options.bounds["max_text_bytes"]
         self._preprocess = lambda texts: servable.preprocess(texts)
-        # With the names that TensorFlow gives them: others it would trace once
-        # more as it saves.
+        # The names that TensorFlow itself would choose: with others, it would
+        # trace again on saving.
         texts, *pair = [
             tf.TensorSpec([None], tf.string, name=name)
             for name in ("texts", "texts_0", "texts_1")

@@ -1,17 +1,17 @@
 """Signatures: what a server's clients send, and what they get back.
 
-Four ways in, for every model:
+Every model can be called in four ways:
 
-    serving_default  raw strings, one input a text feature, string [B]
+    serving_default  raw strings, one input per text feature, string [B]
     examples         serialized tf.Examples whose features are the strings
     ids              the model inputs, int32 [B, L], under the names that
                      the module gives them
     ids_examples     serialized tf.Examples whose features are the model
-                     inputs, each row as long as it is
+                     inputs, in rows of any length
 
-A SavedModel without tensorflow_text has no strings: there `serving_default`
-is what is called `ids` here, and `examples` what is `ids_examples`. All
-answers have the batch as their first axis, which a server's batching needs.
+A SavedModel without tensorflow_text takes no strings: its `serving_default` is
+the `ids` above, and its `examples` are the `ids_examples`. The first axis of
+every answer is the batch, which a server's batching needs.
 """
 
 import collections
@@ -30,11 +30,11 @@ EXAMPLES = "examples"
 IDS_EXAMPLES = "ids_examples"
 CLASSIFY = "classify"
 REGRESS = "regress"
-# A signature, and what goes into it and into others.
+# What goes into a signature; IDS is also the name of one.
 IDS = "ids"
 STRINGS = "strings"
 
-# TensorFlow Serving's names of its methods; all others are predict.
+# TensorFlow Serving's method names; the method of all others is predict.
 METHOD_NAMES = {
     CLASSIFY: "tensorflow/serving/classify",
     REGRESS: "tensorflow/serving/regress",
@@ -47,8 +47,8 @@ class Form:
 
     Args:
         of: `STRINGS` or `IDS`.
-        examples: The name of the input if these come in serialized Examples;
-            None if each is an input.
+        examples: The name of the input if it holds serialized Examples; None
+            if every feature is an input of its own.
     """
 
     of: str
@@ -56,7 +56,7 @@ class Form:
 
 
 def make_forms(takes_text: bool) -> dict[str, Form]:
-    """Returns {signature: its `Form`} of what every model has.
+    """Returns {signature: its `Form`} for the signatures of every model.
 
     Args:
         takes_text: Whether strings go in, or ids only.
@@ -72,7 +72,7 @@ def make_forms(takes_text: bool) -> dict[str, Form]:
 
 
 def make_signatures(servable: Any, module: Any) -> dict[str, Any]:
-    """Returns {name: ConcreteFunction}, as the servable declares them.
+    """Returns a servable's signatures, {name: ConcreteFunction}.
 
     Args:
         servable: A `Servable`.
@@ -85,7 +85,7 @@ def make_signatures(servable: Any, module: Any) -> dict[str, Any]:
 
 
 def _trace(servable, module, form, outputs):
-    """Returns a signature, which checks the shapes of its inputs."""
+    """Returns a signature that checks the shapes of its inputs."""
     if form.of == IDS:
         answer = servable.answer_ids
         spec = module.ids_spec()
@@ -126,7 +126,7 @@ def strings_spec(text_features: tuple[str, ...]) -> dict[str, tf.TensorSpec]:
 def parse_texts(
     serialized: tf.Tensor, text_features: tuple[str, ...]
 ) -> dict[str, tf.Tensor]:
-    """Returns {name: string [B] or [B, C]} of serialized Examples."""
+    """Returns the strings of serialized Examples, {name: [B] or [B, C]}."""
     return tf.io.parse_example(
         serialized,
         {
@@ -141,22 +141,23 @@ def parse_ids(
 ) -> dict[str, tf.Tensor]:
     """Returns the model inputs of serialized Examples: {name: int32}.
 
-    A row may be of any length; it is filled up with zeros to the batch's
-    longest. The C rows of an example with choices are of one length, and stand
-    in each feature one after the other.
+    Rows are padded with zeros to the longest of the batch. With choices, each
+    feature of an example holds its C rows one after the other, all of the same
+    length.
 
     Args:
         serialized: string `[B]`.
         max_length: The greatest L.
-        num_choices: C.
+        num_choices: C; None without choices.
 
     Returns:
-        {name: `[B, L]`, or with `num_choices` `[B, C, L]`}.
+        {name: `[B, L]`}, or {name: `[B, C, L]`} with `num_choices`.
 
     Raises:
-        tf.errors.InvalidArgumentError: If an example's features are missing,
-            not of one length, too long, or not of C rows, when the graph runs;
-            or its C rows do not begin alike, or a mask is not 1s and then 0s.
+        tf.errors.InvalidArgumentError: When the graph runs, if an example's
+            features are missing, differ in length, are too long, or do not
+            have C rows; or if its C rows begin with different ids, or a mask
+            is not 1s followed by 0s.
     """
     ragged = tf.io.parse_example(
         serialized,
@@ -196,14 +197,14 @@ def parse_ids(
 
 
 def _check_rows_of_choices(inputs):
-    """Returns inputs `[B, C, L]` whose rows are whole, as far as can be told.
+    """Returns inputs `[B, C, L]` if their rows look whole.
 
-    Rows of different lengths, joined without padding, may be as many numbers as
-    C rows of one length; cut across, they would be answered all the same.
+    Unpadded rows of different lengths may have as many numbers as C rows of one
+    length. Split in the wrong places, they would get an answer all the same.
     """
     first_ids_BC = inputs[features.INPUT_IDS][:, :, 0]
     mask_BCL = inputs[features.INPUT_MASK]
-    # Nothing before the first position, as if it were a 1.
+    # As if a 1 came before the first position.
     before_BCL = tf.pad(
         mask_BCL[:, :, :-1], [[0, 0], [0, 0], [1, 0]], constant_values=1
     )
@@ -218,9 +219,9 @@ def _check_rows_of_choices(inputs):
         tf.reduce_all(is_whole_B),
         [
             f"The rows of `{features.INPUT_IDS}` of an Example with choices "
-            f"must begin with one id, those of `{features.INPUT_MASK}` be 1s "
-            "and then 0s; fill shorter rows up with zeros. Received: the rows' "
-            "first ids, and their sums of the mask",
+            "must begin with one id, and those of "
+            f"`{features.INPUT_MASK}` must be 1s followed by 0s; pad shorter "
+            "rows with zeros. Received: the rows' first ids and mask sums",
             tf.boolean_mask(first_ids_BC, is_wrong_B),
             tf.boolean_mask(tf.reduce_sum(mask_BCL, axis=2), is_wrong_B),
         ],
@@ -232,17 +233,17 @@ def input_names(text_features: tuple[str, ...]) -> dict[str, str]:
     """Returns {text feature: its name as the input of a signature}.
 
     TensorFlow wants these to be Python parameters: "question 1" becomes
-    "question_1" and "class" "class_". Of two that become the same, but for
-    case, the second gets "_2" at its end, unless it is a parameter by itself:
-    then the first does. In Examples the name is as it was.
+    "question_1", and "class" becomes "class_". If two become the same, ignoring
+    case, the second gets the suffix "_2"; if only the second was a parameter
+    already, the first gets it. Examples keep the original names.
     """
     names: dict[str, str] = {}
-    # A name that is a parameter by itself comes first.
+    # Names that are parameters already come first.
     for feature in sorted(
         dict.fromkeys(text_features), key=lambda name: _parameter(name) != name
     ):
         name = _parameter(feature)
-        # To TensorFlow "Text" and "text" are the same.
+        # TensorFlow takes "Text" and "text" for the same name.
         is_there = name.lower() in map(str.lower, names.values())
         names[feature] = f"{name}_2" if is_there else name
     return names

@@ -30,9 +30,9 @@ from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.source import DEV
 
-# Tasks of GLUE whose files have a header that calls the texts otherwise.
+# GLUE tasks whose files have other names for the texts in their header.
 _UNNAMED = ("mrpc", "mnli")
-# The column of labels in a table that tells nothing else.
+# The default name of the label column in a table.
 _LABEL = "label"
 # The first column of XNLI's files.
 _LANGUAGE = "language"
@@ -105,15 +105,15 @@ class Classification(Servable):
     def task_of(
         cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
     ) -> Any:
-        """Returns the task of a classifier that no program of ours tuned.
+        """Returns the task of a classifier that was tuned by another library.
 
         Args:
             checkpoint: What `reader.open_checkpoint` yielded.
             text_features: Names of the one or two strings.
 
         Raises:
-            ValueError: If its config.json has names that are none, or says
-                that several outputs are numbers of a regression.
+            ValueError: If its config.json has invalid label names, or declares
+                a regression with several outputs.
         """
         problem_type = checkpoint.config_values.get("problem_type")
         if problem_type == config_json.REGRESSION and (
@@ -148,7 +148,7 @@ class Classification(Servable):
             method = signatures.REGRESS
         forms = super().forms
         return forms | {
-            # The name of the input that the methods prescribe.
+            # TensorFlow Serving's methods prescribe the name of the input.
             method: dataclasses.replace(
                 forms[signatures.EXAMPLES], examples="inputs"
             )
@@ -220,7 +220,7 @@ class Classification(Servable):
         )
 
     def _read_labels(self, path, label_column):
-        """Returns the labels of a table; None of a file without."""
+        """Returns the labels of a table; None if there are none."""
         task = self.task
         if columns.may_have_lists(path):
             if label_column is None and _LABEL not in columns.names_in(path):
@@ -250,10 +250,10 @@ class Classification(Servable):
 
 
 def _check_one_language(path, tsv_file):
-    """Raises `ValueError` if rows of XNLI's are in several languages.
+    """Raises `ValueError` if the rows of an XNLI file have several languages.
 
-    The score would be that of all of them, and none that training has shown:
-    the task is the same in every language.
+    The score would be that of all languages together, which training never
+    shows. The task does not tell which language to take.
     """
     if tsv.header(path)[0] != _LANGUAGE:
         return
@@ -269,7 +269,7 @@ def _check_one_language(path, tsv_file):
 
 
 def is_multi_label(checkpoint: Checkpoint) -> bool:
-    """Returns whether a config.json is of several labels a text."""
+    """Returns whether a config.json declares a multi-label model."""
     problem_type = checkpoint.config_values.get("problem_type")
     return problem_type == config_json.MULTI_LABEL
 
@@ -279,14 +279,15 @@ def task_of_classifier(
     text_features: tuple[str, ...],
     make_task: Callable[[tuple[str, ...]], Any],
 ) -> Any:
-    """Returns a task with the names of the labels that a config.json has.
+    """Returns a task with the label names of a config.json.
 
     Args:
-        checkpoint, text_features: As of `Classification.task_of`.
-        make_task: Makes it of the names, LABEL_0, ... where there are none.
+        checkpoint, text_features: As in `Classification.task_of`.
+        make_task: Makes the task from the names, which are LABEL_0, ... if the
+            file has none.
 
     Raises:
-        ValueError: If the names are none; the message has the file.
+        ValueError: If the names are invalid; the message names the file.
     """
     labels = config_json.label_names(
         checkpoint.config_values, checkpoint.folder
@@ -294,7 +295,7 @@ def task_of_classifier(
     path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
     with files.errors_named(f"{path}, id2label"):
         task = make_task(labels)
-    # Not the file's: an error of theirs must not name it.
+    # Outside the block: these are not the file's, and errors must not name it.
     return dataclasses.replace(
         task, text_features=text_features or texts_lib.DEFAULT_FEATURES
     )

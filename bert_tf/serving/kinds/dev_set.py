@@ -1,4 +1,4 @@
-"""What answers to a development set are worth: the score of its task."""
+"""Scores answers to a development set by the metric of its task."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DevSet:
-    """The labels of a file of texts, as far as they score answers.
+    """The labels of a file of texts, which score answers to the texts.
 
     Args:
-        metric: The score's name, e.g. "accuracy". More is better.
-        num_texts: How many texts the file has, N.
-        outputs: The outputs that the score is made of.
-        score: Returns it, of {output: N values of rows}; at most 1.
+        metric: The score's name, e.g. "accuracy". Higher is better.
+        num_texts: The number of texts in the file, N.
+        outputs: The outputs that the score is computed from.
+        score: Returns the score, at most 1, from {output: N values of rows}.
     """
 
     metric: str
@@ -28,7 +28,7 @@ class DevSet:
 
 
 def check_no_column(label_column: str | None) -> None:
-    """Raises `ValueError` if a column is named where the form has its own."""
+    """Raises `ValueError` if a column is named for a form that fixes it."""
     if label_column is not None:
         raise ValueError(
             "`label_column` must not be given for a file of this form, which "
@@ -38,16 +38,16 @@ def check_no_column(label_column: str | None) -> None:
 
 
 def log_odds(probabilities: ArrayLike) -> np.ndarray:
-    """Returns logits of probabilities of labels that exclude no other."""
+    """Returns logits from probabilities of independent labels."""
     values = np.asarray(probabilities, np.float64)
     return _log(values) - _log(1.0 - values)
 
 
 def log_probabilities(probabilities: ArrayLike) -> np.ndarray:
-    """Returns logits of probabilities of classes: float64 `[N, K]`."""
+    """Returns logits from probabilities of classes: float64 `[N, K]`."""
     return _log(np.asarray(probabilities, np.float64))
 
 
 def _log(values):
-    # Of a probability that is 0 in float32.
+    # A probability may be 0 in float32.
     return np.log(np.maximum(values, 1e-45))

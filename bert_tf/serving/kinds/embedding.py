@@ -1,4 +1,4 @@
-"""Embeddings as they are served: one vector a text."""
+"""Embeddings as they are served: one vector per text."""
 
 import dataclasses
 from typing import Any
@@ -41,26 +41,25 @@ class Embedding(Servable):
 
         embedding  "cls": the last layer's vector of [CLS]. "mean": the mean of
                    the last layer's vectors of all tokens, [CLS] and [SEP]
-                   among them. "max": the largest of each of their numbers.
-                   "last_four": the same of the last four layers,
-                   one after the other in one vector, the last one first.
+                   among them. "max": the maximum of these vectors in each
+                   dimension. "last_four": the means of each of the last four
+                   layers, joined to one vector, the last layer first.
         normalize  whether the vector is divided by its length.
-        prompt     what is put before every text, or before the first of a
-                   pair; `prompt_name` gives that of a folder.
+        prompt     a string put before every text, or before the first of a
+                   pair; `prompt_name` chooses one of the folder's.
         count_tokens
-                   whether `num_tokens` and `is_cut` are answered too.
+                   whether to answer `num_tokens` and `is_cut` too.
 
-    Where a folder of sentence-transformers tells them, and the longest
-    sequence, those are the defaults; its layers between the pooling and the
-    normalisation are part of the vector, and what it cuts off is not. Requests
-    of ids have the prompt in them.
+    A folder of sentence-transformers may set their defaults and the longest
+    sequence. Its layers between the pooling and the normalisation are applied,
+    and the vector is cut to the dimensions that it keeps. Requests of ids must
+    include the prompt.
 
     Attributes:
         dense: The `DenseLayer`s of the folder.
-        truncate_dim: How many numbers of the vector the folder keeps, the
-            first ones; None for all.
-        num_left_out: How many tokens every sequence begins with that are not
-            pooled.
+        truncate_dim: How many of the vector's first numbers the folder keeps;
+            None for all.
+        num_left_out: How many of a sequence's first tokens are not pooled.
     """
 
     KIND = "embedding"
@@ -81,7 +80,7 @@ class Embedding(Servable):
         _PROMPT: "",
         COUNT_TOKENS: False,
     }
-    # The Hub's, so that its preprocessor may stand before.
+    # The Hub's names, so that its preprocessor can feed the model.
     input_names = INPUT_NAMES
 
     def __init__(self, *arguments: Any, **others: Any) -> None:
@@ -126,8 +125,8 @@ class Embedding(Servable):
         own = [each for each, text in told.prompts.items() if text]
         if own and not prompt and name is None and _PROMPT not in settings:
             logging.warning(
-                "%s: no prompt is put before the texts: it has %s, and no "
-                "default. Name one with --%s, or give --%s= for none.",
+                "%s: no prompt is put before the texts: the folder has %s, but "
+                "no default. Choose one with --%s, or give --%s= for none.",
                 model_dir,
                 ", ".join(own),
                 _PROMPT_NAME,
@@ -136,8 +135,8 @@ class Embedding(Servable):
         embedding = settings.get("embedding", told.pooling)
         if told.dense and embedding != told.pooling:
             raise ValueError(
-                f"{model_dir}: `embedding` must be {told.pooling!r}, of which "
-                "the folder's Dense layers make another vector. "
+                f"{model_dir}: `embedding` must be {told.pooling!r}, which the "
+                "folder's Dense layers were trained for. "
                 f"Received: embedding={embedding!r}."
             )
         return dataclasses.replace(
@@ -171,7 +170,7 @@ class Embedding(Servable):
         embedding = options.settings["embedding"]
         if embedding == LAST_FOUR and num_layers < len(_LAST_FOUR):
             raise ValueError(
-                f"`embedding` must not be {LAST_FOUR} of fewer than "
+                f"`embedding` must not be {LAST_FOUR} with fewer than "
                 f"{len(_LAST_FOUR)} layers, as the model has {num_layers}. "
                 f"Received: embedding={embedding!r}."
             )
@@ -180,7 +179,7 @@ class Embedding(Servable):
 
     @property
     def trained_parts(self) -> tuple[Any, ...]:
-        # The pooler has no part in it.
+        # The pooler is not used.
         return (self.model.embeddings, *self.model.blocks)
 
     @property
@@ -191,7 +190,7 @@ class Embedding(Servable):
 
     @property
     def pooling(self) -> str:
-        """How they are: "cls", "mean" or "max"."""
+        """How `layers` are pooled: "cls", "mean" or "max"."""
         embedding = self.options.settings["embedding"]
         return MEAN if embedding == LAST_FOUR else embedding
 
@@ -204,7 +203,7 @@ class Embedding(Servable):
 
     @property
     def vectors(self) -> SentenceVectors:
-        """How the vectors of one layer become that of a text."""
+        """How the vectors of one layer become the vector of a text."""
         return SentenceVectors(
             pooling=self.pooling,
             is_normalized=self.options.settings["normalize"],
@@ -224,8 +223,8 @@ class Embedding(Servable):
         outputs = self.model(inputs, training=training)
         mask, layers = inputs[features.INPUT_MASK], outputs["encoder_outputs"]
         if self.num_left_out:
-            # With what is left out goes its place: the first token is another.
-            # One is left, as an empty batch has no more.
+            # Cut the prompt off, so that the first token is the one after it.
+            # One position stays, as an empty batch may have no more.
             first = tf.minimum(self.num_left_out, tf.shape(mask)[1] - 1)
             mask, layers = mask[:, first:], [each[:, first:] for each in layers]
         settings = self.options.settings

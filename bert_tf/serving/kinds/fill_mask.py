@@ -17,10 +17,10 @@ from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks import fill_mask
 from bert_tf.text import packing
 
-# Masks whose probabilities of all words are computed together.
+# How many masks have their probabilities of all tokens computed together.
 _MASKS_OF_CHUNK = 64
 
-# The largest difference between equal probabilities.
+# The largest difference of probabilities that count as equal.
 _TIE = 1e-5
 
 
@@ -37,10 +37,10 @@ def _show_masks(answers):
 
 
 class FillMask(Servable):
-    """Of each mask the likeliest tokens, and the text with each in its place.
+    """The likeliest tokens for each mask, and the text with each filled in.
 
-    The answers are those of `fill_mask.decode` and `fill_mask.fill`. Its
-    setting `top_k` says how many tokens each mask gets.
+    The answers are those of `fill_mask.decode` and `fill_mask.fill`. The
+    setting `top_k` is the number of tokens for each mask.
     """
 
     KIND = "fill_mask"
@@ -65,13 +65,13 @@ class FillMask(Servable):
             "the text with the token in the place of the mask",
             missing=b"",
         ),
-        # Where there are masks without an answer, beyond `max_masks` or the
-        # longest sequence, or the text has an end beyond `max_text_bytes`.
+        # True if masks have no answer, beyond `max_masks` or the longest
+        # sequence, or if the text goes on beyond `max_text_bytes`.
         IS_CUT,
     )
     MODEL = BertPretrainer
     SETTINGS = {"top_k": 5}
-    # `sequences` has the text once for each of K tokens of each mask.
+    # `sequences` repeats the text for each of K tokens of each mask.
     BOUNDS = {"max_text_bytes": 2**14, "max_masks": 128}
     BOUNDS_OF_IDS = ("max_masks",)
     TAKES_PAIRS = False
@@ -103,7 +103,7 @@ class FillMask(Servable):
     @property
     def trained_parts(self) -> tuple[Any, ...]:
         encoder = self.model.encoder
-        # The pooler and the next-sentence head have no part in it.
+        # The pooler and the next-sentence head are not used.
         return (
             encoder.embeddings,
             *encoder.blocks,
@@ -121,14 +121,14 @@ class FillMask(Servable):
             for (hard,) in super().hard_texts()
             for text in (mask + hard, hard + b" %b.%b" % (mask, mask))
         ]
-        # With the last ones above a batch of the check: more masks than a chunk
-        # has, so that chunks are put together.
+        # With the last texts above, these make a batch of the check with more
+        # masks than a chunk has, so that chunks are concatenated.
         texts += [letter + mask * 33 for letter in (b"a", b"b", b"c", b"d")]
         return [(text,) for text in texts]
 
     def row_of_words(self, num_words: int) -> Row:
         (text,) = super().row_of_words(num_words)
-        # Of no mask no token is computed.
+        # Without a mask, no token is computed.
         mask = self.preprocessor.vocabulary.special.mask.encode()
         return (text.replace(b"the", mask, 1),)
 
@@ -191,11 +191,11 @@ class FillMask(Servable):
         ids = answers["ids"]
         if ids.shape != trained["ids"].shape:
             return trained
-        # The answered tokens are as good if they are as likely in truth.
+        # Other tokens are as good if the trained model finds them as likely.
         scores = np.take_along_axis(trained["probabilities"], ids, axis=2)
         place = np.arange(ids.shape[1])[:, np.newaxis]
         is_mask = place < trained["num_masks"][:, np.newaxis, np.newaxis]
-        # Of many tokens all are unlikely: a coarse tolerance is a share.
+        # Every one of many tokens is unlikely: a coarse tolerance is relative.
         tolerance = np.minimum(
             tolerance, np.maximum(_TIE, tolerance * trained["scores"])
         )
@@ -219,7 +219,7 @@ class FillMask(Servable):
 def _answer_masks(inputs, model, vocabulary, top_k, max_masks, training):
     """Returns `fill_mask.decode`'s answers to model inputs.
 
-    The vocabulary's probabilities are there for some masks at a time only.
+    Only some masks at a time have the probabilities of all tokens in memory.
     Letters: T masks of all rows.
     """
     is_mask_BL = fill_mask.find_masks(inputs, vocabulary)
@@ -246,7 +246,7 @@ def _answer_masks(inputs, model, vocabulary, top_k, max_masks, training):
         [tf.TensorSpec(shape, tf.float32), tf.TensorSpec(shape, tf.int32)],
         num_at_once=1,
     )
-    # Not none, nor the least of all integers, as an empty batch has it.
+    # At least 1; an empty batch would give the least of all integers.
     most = tf.maximum(tf.reduce_max(num_masks_B), 1)
     scores_BMK, ids_BMK = (
         tf.RaggedTensor.from_row_lengths(

@@ -1,4 +1,4 @@
-"""Encoders as they are served, with the names and objects of the TF Hub.
+"""Encoders as they are served, with the names and objects of TF Hub.
 
 The text API is https://www.tensorflow.org/hub/common_saved_model_apis/text.
 Only this module knows the Hub's names of the model inputs.
@@ -21,7 +21,7 @@ from bert_tf.serving.kinds.output import show_vector
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.options import ExportOptions
 
-# Our names to the Hub's.
+# {our name: the Hub's}.
 INPUT_NAMES = {
     features.INPUT_IDS: "input_word_ids",
     features.INPUT_MASK: "input_mask",
@@ -39,12 +39,12 @@ class Encoder(Servable):
             heading="pooled_output",
             show=lambda answers: show_vector(answers["pooled_output"]),
         ),
-        Output("default", "float32", "hidden", "the same again"),
+        Output("default", "float32", "hidden", "the same as `pooled_output`"),
         Output(
             *("sequence_output", "float32", "length hidden"),
             "the vectors of the tokens",
         ),
-        # An axis of layers, where the callable has a list.
+        # One tensor with an axis of layers; the callable returns a list.
         Output(
             *("encoder_outputs", "float32", "layers length hidden"),
             "the vectors of the tokens in every layer",
@@ -61,8 +61,8 @@ class Encoder(Servable):
     def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
         if options.is_frozen:
             raise ValueError(
-                "`is_frozen` must be False with the kind encoder, whose API "
-                "has it trained. Received: is_frozen=True."
+                "`is_frozen` must be False with the kind encoder, which can be "
+                "trained by its API. Received: is_frozen=True."
             )
         return super().resolve(options, task)
 
@@ -71,7 +71,7 @@ class Encoder(Servable):
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
         found = checkpoint.found_parts
-        # `found_parts` is of a configuration.
+        # There is a configuration if there are `found_parts`.
         assert checkpoint.config is not None
         if checkpoint.config.has_pooler and parts.POOLER not in found:
             raise ValueError(
@@ -110,17 +110,18 @@ class Encoder(Servable):
 
 
 class HubEncoder(ServingModule):
-    """An encoder that answers as those of the Hub do.
+    """An encoder with the interface of those on the Hub.
 
     `__call__` takes `input_word_ids`, `input_mask` and `input_type_ids`,
     int32 `[B, L]`, and returns `pooled_output`, `default` (the same),
-    `sequence_output` and the list `encoder_outputs`. `mlm`, there where the
-    checkpoint has a masked-LM head, takes also `masked_lm_positions` int32
-    `[B, P]` and returns also `mlm_logits` `[B, P, vocab_size]`.
+    `sequence_output` and the list `encoder_outputs`. If the checkpoint has a
+    masked-LM head, there is also `mlm`. In addition, it takes
+    `masked_lm_positions` int32 `[B, P]` and returns `mlm_logits`
+    `[B, P, vocab_size]`.
 
     Args:
         servable: An `Encoder`, of a `BertEncoder` or a `BertPretrainer`.
-        vocab_path: As of `ServingModule`.
+        vocab_path: As in `ServingModule`.
     """
 
     def __init__(self, servable: Encoder, vocab_path: str) -> None:
@@ -139,7 +140,7 @@ class _MaskedLM(tf.__internal__.tracking.AutoTrackable):
 
     def __init__(self, pretrainer, module):
         super().__init__()
-        # The next-sentence head is not called: it stays outside.
+        # The next-sentence head is not called, and so not saved.
         parts = (pretrainer.encoder, pretrainer.masked_lm_head)
         self.variables = [
             variable.value for part in parts for variable in part.variables

@@ -1,8 +1,8 @@
 """The preprocessor of the TF Hub text API, a SavedModel without a model.
 
 https://www.tensorflow.org/hub/common_saved_model_apis/text: called with
-strings it returns the encoder's inputs; `tokenize` and `bert_pack_inputs` are
-its two halves, with pairs and a length of one's own.
+strings, it returns the encoder's inputs. `tokenize` and `bert_pack_inputs` are
+its two halves, for callers that pack pairs or choose the length themselves.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def _show_ids(answers):
 
 
 class Preprocessing(Servable):
-    """The encoder's inputs, under the Hub's names, of one or two strings."""
+    """The encoder's inputs for one or two strings, under the Hub's names."""
 
     KIND = "preprocessor"
     outputs_of_strings = (
@@ -45,7 +45,7 @@ class Preprocessing(Servable):
         ),
         Output(
             *("input_type_ids", "int32", "max_seq_length"),
-            "which of the strings a token is of",
+            "which of the strings a token belongs to",
         ),
     )
     input_names = INPUT_NAMES
@@ -68,7 +68,7 @@ class Preprocessing(Servable):
 
     @property
     def forms(self) -> dict[str, signatures.Form]:
-        # Ids are what it makes.
+        # Ids are its output.
         return {
             name: form
             for name, form in super().forms.items()
@@ -95,7 +95,7 @@ class Preprocessing(Servable):
 
 
 class HubPreprocessor(tf.__internal__.tracking.AutoTrackable):
-    """Strings to the inputs of an encoder of the Hub.
+    """Turns strings into the inputs of an encoder of the Hub.
 
     Attributes that survive saving:
         __call__: `(texts)`: string `[B]`, or a list of two of them, to int32
@@ -108,12 +108,12 @@ class HubPreprocessor(tf.__internal__.tracking.AutoTrackable):
             to what `__call__` returns, of length `seq_length`: an int or int32
             scalar, `max_seq_length` if left out.
         vocab_file: the vocabulary, an asset.
-        do_lower_case: whether it is for lower-cased text, a tf.Variable.
+        do_lower_case: a tf.Variable, whether the model is for lower-cased text.
 
     Args:
         preprocessor: A `Preprocessor`.
         vocab_path: The vocabulary, a local file.
-        max_text_bytes: How many bytes of a text `__call__` reads; its two
+        max_text_bytes: The most bytes of a text that `__call__` reads; the two
             halves take any length.
     """
 

@@ -40,7 +40,7 @@ def _show_labels(answers):
 
 
 class MultiLabel(Servable):
-    """The probability of each label, of a `MultiLabelTask`."""
+    """The probability of each label of a `MultiLabelTask`."""
 
     outputs_of_ids = (
         Output(
@@ -74,7 +74,7 @@ class MultiLabel(Servable):
     def task_of(
         cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
     ) -> Any:
-        """Returns the task of such a folder, as of `Classification`."""
+        """Returns the task of a folder, as in `Classification`."""
         return classification.task_of_classifier(
             checkpoint,
             text_features,

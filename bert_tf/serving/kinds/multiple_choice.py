@@ -1,4 +1,4 @@
-"""Multiple choice as it is served: which of its choices a context has."""
+"""Multiple choice as it is served: which of the choices fits a context."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,9 +27,9 @@ CHOICES = "choices"
 class MultipleChoice(Servable):
     """The number of the likeliest choice of a `MultipleChoiceTask`.
 
-    Strings are `context` `[B]` and `choices` `[B, C]`, ids `[B, C, L]`. In
-    Examples the ids of the choices, filled up to one length, stand one after
-    the other.
+    The strings are `context` `[B]` and `choices` `[B, C]`; ids are
+    `[B, C, L]`. In Examples, the ids of the choices are padded to one length
+    and stand one after the other.
     """
 
     outputs_of_strings = outputs_of_ids = (
@@ -118,7 +118,7 @@ class MultipleChoice(Servable):
         }
 
     def hard_texts(self) -> list[Row]:
-        # Each hard string as context and, one further on, as every choice.
+        # Each hard string is the context once, and each of the choices once.
         hard = texts_lib.HARD_STRINGS
         return [
             tuple(

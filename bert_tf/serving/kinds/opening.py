@@ -1,4 +1,4 @@
-"""A model folder opened to be served: what it answers, and its parts."""
+"""Opens a model folder to be served: finds its kind and loads its parts."""
 
 import dataclasses
 import math
@@ -36,11 +36,11 @@ from bert_tf.tasks.tagging import task as tagging
 from bert_tf.text.preprocessor import Preprocessor
 
 _DEFAULT = ExportOptions()
-# A server's memory grows by 10 to 25 times as much.
+# The limit for frozen models, which take 10 to 25 times their size in a server.
 MOST_FROZEN_BYTES = 2**28
 
-# What an exporter's user can ask for. Where nothing is asked, it is what the
-# model was tuned to, or else an encoder.
+# The kinds that an exporter's user can ask for. The default is the task that
+# the model was tuned to, or an encoder if there is none.
 KINDS: dict[str, type[Servable]] = {
     kind.KIND: kind
     for kind in (
@@ -49,9 +49,9 @@ KINDS: dict[str, type[Servable]] = {
     )
 }
 
-# Tasks and what serves them, by the family in task.json.
+# {family in task.json: (class of the task, class that serves it)}.
 FAMILIES: dict[str, tuple[Any, Any]] = {
-    # Before the classifications, of which it is one.
+    # Before the classifications, as it is one too.
     reranking.FAMILY: (reranking.RerankingTask, Reranker),
     glue.FAMILY: (glue.ClassificationTask, Classification),
     multi_label.FAMILY: (multi_label.MultiLabelTask, MultiLabel),
@@ -70,8 +70,8 @@ def open_folder(
 ) -> Servable:
     """Opens a model folder to be served.
 
-    A classifier without task.json, as transformers writes them, gets its
-    label names from config.json. A model for multiple choice must have one.
+    A classifier without task.json, as transformers writes it, gets its label
+    names from config.json. A model for multiple choice must have a task.json.
 
     Args:
         model_dir: The folder, of bert_tf or Hugging Face.
@@ -81,14 +81,14 @@ def open_folder(
         A `Servable`.
 
     Raises:
-        ValueError: If it is no model folder, or one that cannot be served, or
-            not with these options.
+        ValueError: If it is no model folder, or cannot be served at all or
+            with these options.
     """
     kind, task = KINDS.get(options.kind or ""), None
     if kind is None:
         kind, task = _stored_kind(model_dir, options)
     model, weight_files = None, ()
-    # What needs no model takes a folder without one.
+    # A kind that needs no model takes a folder without one.
     if kind is None or kind.MODEL is not None:
         with reader.open_checkpoint(str(model_dir)) as checkpoint:
             if kind is None:
@@ -108,14 +108,14 @@ def open_folder(
     longest = preprocessor.max_seq_length
     options = dataclasses.replace(options, max_seq_length=longest)
     if options.is_jit_compiled:
-        # What is longer would be compiled for nothing.
+        # Longer lengths would be compiled for nothing.
         lengths = (min(length, longest) for length in options.jit_lengths)
         options = dataclasses.replace(options, jit_lengths=(*lengths, longest))
     return kind(model, preprocessor, task, options, weight_files)
 
 
 def kind_of(checkpoint: Checkpoint) -> tuple[type[Servable], Any]:
-    """Returns what serves a checkpoint, and the task that it was tuned to.
+    """Returns the kind that serves a checkpoint, and the checkpoint's task.
 
     Args:
         checkpoint: What `reader.open_checkpoint` yielded.
@@ -124,7 +124,7 @@ def kind_of(checkpoint: Checkpoint) -> tuple[type[Servable], Any]:
         A subclass of `Servable`, and a `Task` or None.
 
     Raises:
-        ValueError: If it is tuned to what is not served here.
+        ValueError: If it was tuned to a task that cannot be served.
     """
     kind, task = _stored_kind(checkpoint.folder, _DEFAULT)
     if kind is None:
@@ -133,12 +133,12 @@ def kind_of(checkpoint: Checkpoint) -> tuple[type[Servable], Any]:
 
 
 def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
-    """Returns the kind that answers under some names.
+    """Returns the kind that has outputs of these names.
 
-    Exports do not tell the family of their task.
+    Exports do not record the family of their task.
 
     Args:
-        names: Those of what one signature answers, or of some of it.
+        names: Names of some or all outputs of one signature.
     """
     kinds = (*KINDS.values(), *(kind for _, kind in FAMILIES.values()))
     declared = {
@@ -153,7 +153,7 @@ def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
 
 
 def _stored_kind(model_dir, options):
-    """Returns the kind and the task of task.json, None where there is none."""
+    """Returns the kind and the task by task.json; None for both without one."""
     if options.kind not in (None, options_lib.TASK):
         raise ValueError(
             f"`kind` must be one of {', '.join(options_lib.KINDS)}. "
@@ -185,7 +185,7 @@ def _found_kind(checkpoint, options):
 
 
 def _check_is_for_an_encoder(checkpoint, options):
-    """Raises `ValueError` where an encoder is not what was asked for."""
+    """Raises `ValueError` if an encoder is not what was asked for."""
     architecture = checkpoint.architecture
     if parts.MULTIPLE_CHOICE in checkpoint.parts:
         raise ValueError(
@@ -214,7 +214,7 @@ def check_length(model: Any, preprocessor: Preprocessor) -> None:
 
 
 def _check_size(model):
-    """Raises `ValueError` unless a graph may hold the weights."""
+    """Raises `ValueError` if the weights are too large for a graph."""
     size = sum(
         math.prod(weight.shape) * tf.as_dtype(weight.dtype).size
         for weight in model.weights

@@ -1,8 +1,8 @@
-"""The answers of a servable, as each kind declares its own.
+"""The outputs of a servable, as each kind declares its own.
 
-From what is declared follow the signatures, what the check compares and how,
-the columns of the printed table, and the table of outputs in
-export/serving/README.md, which a test holds to it.
+The declarations determine the signatures, what the check compares and how, and
+the columns of the printed table. A test compares them with the table of outputs
+in export/serving/README.md.
 """
 
 import dataclasses
@@ -19,24 +19,25 @@ _TEXT_WIDTH = 60
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """What is answered under one name.
+    """An output of signatures.
 
     Args:
         name: Its name in the signatures.
         dtype: "string", "int32", "bool" or "float32".
-        axes: Names of its axes after that of the batch, with blanks between.
-        meaning: A line for people.
-        missing: What stands where a row has less than the batch's longest, or
-            no answer.
+        axes: Names of its axes after that of the batch, separated by blanks.
+        meaning: A description of one line.
+        missing: The value where a row is shorter than the batch's longest, or
+            has no answer.
         of_task: Returns whether a model that was tuned to a task has it; None
-            where all have.
-        of_setting: The setting of the kind with which it is there; None where
-            it always is.
+            if all models have it.
+        of_setting: The kind's setting that turns it on; None if it is always
+            there.
         is_of_choice: Whether it is a number that belongs to the strings and
-            integers beside it: where another is chosen it is another's.
-        heading: Of its column in the printed table; "" for none.
-        show: Returns what stands there, of a row's answers {name: value}; None
-            for the number.
+            integers beside it, and changes when others are chosen.
+        heading: The heading of its column in the printed table; "" for no
+            column.
+        show: Returns the column's text for a row's answers {name: value}; None
+            to print the number.
     """
 
     name: str
@@ -53,11 +54,11 @@ class Output:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the check takes no other value, and not one close to it."""
+        """Whether the check accepts only the same value, not a close one."""
         return self.dtype != "float32"
 
     def cell(self, answers: Mapping[str, Any]) -> str:
-        """Returns what stands in its column, of a row's {name: value}."""
+        """Returns its column's text for a row's answers {name: value}."""
         if self.show is None:
             return f"{answers[self.name]:.4f}"
         return self.show(answers)
@@ -69,8 +70,8 @@ IS_CUT = Output(
     show=lambda answers: "cut" if answers["is_cut"] else "",
 )
 
-# A setting of the kinds that read the first tokens of a text, and what they
-# answer with it.
+# A setting of the kinds that read the first tokens of a text, and the outputs
+# that it adds.
 COUNT_TOKENS = "count_tokens"
 COUNTED = (
     Output(
@@ -100,7 +101,7 @@ def show_text(*strings: bytes) -> str:
 
 
 def show_span(start: int, limit: int) -> str:
-    """Returns the places of characters, "" of no span."""
+    """Returns a span of characters as text, "" if there is none."""
     return f"{start}-{limit}" if start >= 0 else ""
 
 

@@ -1,7 +1,7 @@
 """Question answering as it is served: answers, and where they stand.
 
-Question and text come as strings, of any length: the graph cuts windows,
-chooses among their spans and cites the text, by the rules of run_squad.
+Questions and contexts are strings of any length. The graph cuts windows,
+chooses among their spans and quotes the context, by the rules of run_squad.
 """
 
 import dataclasses
@@ -36,28 +36,28 @@ from bert_tf.tasks.question_answering.windows import WindowMaker
 QUESTION = "question"
 CONTEXT = "context"
 _BATCH_SIZE = 16
-# Names of files that are tables, or a pair a line; others are SQuAD's.
+# Extensions of tables and of files with a pair per line; others are SQuAD's.
 _OF_TEXTS = (".tsv", ".csv", ".txt")
 _NBEST = ("answers", "starts", "limits")
-# Beside the trained answers: of each row {(start, limit): score} of all spans.
+# Beside the trained answers: {(start, limit): score} of each row's spans.
 _SCORES = "scores_of_spans"
 
 
 _ANSWER = (
     Output(
-        *("answers", "string", "", "exactly the characters of the context"),
+        *("answers", "string", "", "the answer, exactly as in the context"),
         missing=b"",
         heading="answer",
         show=lambda answers: show_text(answers["answers"]),
     ),
     # Characters are Unicode code points.
     Output(
-        *("starts", "int32", "", "its place in the context"),
+        *("starts", "int32", "", "where it starts in the context"),
         missing=-1,
         heading="characters",
         show=lambda answers: show_span(answers["starts"], answers["limits"]),
     ),
-    Output("limits", "int32", "", "the place after it", missing=-1),
+    Output("limits", "int32", "", "where it ends, exclusive", missing=-1),
     Output(
         *("scores", "float32", "", "its probability among the n best"),
         missing=0.0,
@@ -69,10 +69,10 @@ _ANSWER = (
 
 
 class QuestionAnswering(Servable):
-    """The spans of texts that answer questions; of ids those of one window.
+    """The spans of texts that answer questions; for ids, those of one window.
 
-    Bytes that are not UTF-8 are no characters. The model was tuned to a
-    `SquadTask`.
+    Bytes that are not UTF-8 do not count as characters. The model was tuned to
+    a `SquadTask`.
     """
 
     outputs_of_strings = (
@@ -90,17 +90,17 @@ class QuestionAnswering(Servable):
             heading="null odds",
             show=lambda answers: f"{answers['null_odds']:.3f}",
         ),
-        # Where the context has an end that was not read, beyond
-        # `max_text_bytes` or `max_windows`.
+        # True if the end of the context was not read, beyond `max_text_bytes`
+        # or `max_windows`.
         IS_CUT,
     )
     outputs_of_ids = (
-        Output("start_logits", "float32", "length", "that it starts here"),
-        Output("end_logits", "float32", "length", "that it ends here"),
+        Output("start_logits", "float32", "length", "logits of span starts"),
+        Output("end_logits", "float32", "length", "logits of span ends"),
         Output("token_starts", "int32", "", "the best span's first token"),
         Output("token_ends", "int32", "", "its last token"),
         Output("token_scores", "float32", "", "the sum of its two logits"),
-        Output("null_scores", "float32", "", "the same of no answer"),
+        Output("null_scores", "float32", "", "the same for no answer"),
     )
     MODEL = BertSpanPredictor
     PART = parts.SPAN
@@ -114,7 +114,7 @@ class QuestionAnswering(Servable):
     def task_of(
         cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
     ) -> Any:
-        """Returns run_squad's own `SquadTask`, which such folders go by."""
+        """Returns run_squad's default task, for folders without task.json."""
         return squad.SquadTask()
 
     def answer_texts(
@@ -126,7 +126,7 @@ class QuestionAnswering(Servable):
         return answers | {"is_cut": answers["is_cut"] | is_cut}
 
     def hard_texts(self) -> list[Row]:
-        # The question is the string before.
+        # Each question is the hard string before the context.
         hard = texts_lib.hard_uncut_texts()
         return list(zip(hard[-1:] + hard[:-1], hard))
 
@@ -162,7 +162,7 @@ class QuestionAnswering(Servable):
 
         def score(answers):
             texts = [text.decode() for text in answers["answers"]]
-            # They are in percent.
+            # The official scores are in percent.
             return official(texts, wanted)["f1"] / 100
 
         return DevSet(
@@ -177,7 +177,7 @@ class QuestionAnswering(Servable):
     ) -> dict[str, np.ndarray]:
         questions, contexts = map(_valid, self.columns(texts))
         windows = squad_answers.cut_windows(self._maker(), questions, contexts)
-        # As in training every window has the full length.
+        # As in training, every window has the full length.
         length = self.preprocessor.max_seq_length
         predict = squad_answers.stacked_outputs(self.model, length)
         rows = {name: windows.packed[name] for name in features.MODEL_INPUTS}
@@ -202,7 +202,7 @@ class QuestionAnswering(Servable):
     def decode_rows(
         self, inputs: dict[str, tf.Tensor], outputs: Any
     ) -> dict[str, tf.Tensor]:
-        # One window a row.
+        # Each row is one window.
         length_B1 = tf.reduce_sum(
             inputs[features.INPUT_MASK], axis=1, keepdims=True
         )
@@ -215,7 +215,7 @@ class QuestionAnswering(Servable):
         return {name: outputs[name] for name in squad.OUTPUTS} | {
             "token_starts": found["starts"],
             "token_ends": found["ends"],
-            # Of no candidate -inf, which JSON cannot hold.
+            # -inf without a candidate, which JSON cannot hold.
             "token_scores": tf.maximum(found["scores"], tf.float32.min),
             "null_scores": found["null_scores"],
         }
@@ -252,13 +252,13 @@ class QuestionAnswering(Servable):
 def find_answers(
     questions: tf.Tensor, contexts: tf.Tensor, maker: WindowMaker, model: Any
 ) -> dict[str, tf.Tensor]:
-    """Finds the answers to questions, in TensorFlow's operations.
+    """Finds the answers to questions, with TensorFlow operations.
 
     Args:
         questions: string `[B]`.
         contexts: string `[B]`.
         maker: The task's `WindowMaker`.
-        model: A `BertSpanPredictor`, or what is called as one.
+        model: A `BertSpanPredictor`, or a callable with its interface.
 
     Returns:
         The answers to strings, {output: tensor}.
@@ -279,7 +279,7 @@ def _answers(task, windows, logits):
     Args:
         task: The `SquadTask`.
         windows: The questions' `Windows`.
-        logits: float32 `[N, L, 2]`, of them.
+        logits: float32 `[N, L, 2]`, of the windows.
     """
     found = squad_answers.choose(task, windows, logits)
     entries = {
@@ -311,14 +311,14 @@ def _valid(texts):
 
 
 def _scores_of_spans(task, windows, logits):
-    """Returns of each question {(start, limit): score}, for every span.
+    """Returns {(start, limit): score} of every span, for each question.
 
     No answer is the span (-1, -1).
 
     Args:
-        task, windows, logits: As of `_answers`.
+        task, windows, logits: As in `_answers`.
     """
-    # As many as there are starts and ends, and a task may have.
+    # As many candidates as there are positions, up to a task's limit.
     task = dataclasses.replace(task, n_best_size=min(logits.shape[1], 1000))
     spans = squad_answers.find_spans(task, windows, logits)
     offsets = windows.offsets
@@ -355,7 +355,7 @@ def _is_as_good(answers, trained, row, context, tolerance):
     """Returns whether other answers of a row have the scores of those wanted.
 
     Args:
-        answers, trained, tolerance: As of `Servable.settle_ties`.
+        answers, trained, tolerance: As in `Servable.settle_ties`.
         row: The row's number.
         context: Its text.
     """
@@ -370,7 +370,7 @@ def _is_as_good(answers, trained, row, context, tolerance):
             return False
         if abs(score - best) > tolerance * max(1.0, abs(best)):
             return False
-    # The answer is the best of them that is one, or no answer.
+    # The answer is the first entry with a span, or the entry without one.
     is_answered = trained["starts"][row] >= 0
     chosen = (entry for entry in entries if (entry[1] >= 0) == is_answered)
     return next(chosen, None) == tuple(answers[name][row] for name in _NBEST)

@@ -32,8 +32,8 @@ _TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
 class Reranker(Servable):
     """The score of a query with a text, of a `RerankingTask`.
 
-    Any classifier of one output can be served so. Without task.json, one that
-    sentence-transformers wrote as a CrossEncoder is.
+    Any classifier with one output can be served as a reranker. Without
+    task.json, a CrossEncoder of sentence-transformers is one by default.
     """
 
     KIND = RERANKER
@@ -79,7 +79,7 @@ class Reranker(Servable):
     def task_of(
         cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
     ) -> Any:
-        """Returns the task of such a folder."""
+        """Returns the task of a CrossEncoder's folder."""
         del checkpoint, text_features
         return RerankingTask()
 

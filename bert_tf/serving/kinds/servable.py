@@ -1,8 +1,8 @@
-"""What every kind of export says of itself.
+"""The base class of all kinds of exports.
 
-A class for each kind stands in a module beside this one (`classification`,
-`hub`, ...); `opening` chooses one for a model folder. The exporter, the
-warm-up, the check and its tables know no more of a kind than is here.
+The class of each kind is in a module beside this one (`classification`, `hub`,
+...); `opening` chooses one for a model folder. The exporter, the warm-up, the
+check and its tables use only the interface defined here.
 """
 
 import dataclasses
@@ -42,22 +42,22 @@ class Servable:
         outputs_of_methods: {signature of a method: its `Output`s}.
         MODEL: The class of its Keras model; None without one.
         TASK_MODEL: The class of the model that its task makes, if another.
-        PART: The part of a model that tells that it was tuned to this, where
-            there is no task.json.
-        SETTINGS: {name: value} of the arguments that an exporter's user can
-            give, with their defaults.
-        BOUNDS: {name: value} of the bounds of a request, likewise.
-        BOUNDS_OF_IDS: Those of them that bound a request of ids too.
+        PART: The part of a checkpoint that identifies this kind if there is no
+            task.json.
+        SETTINGS: {name: default} of the arguments that an exporter's user can
+            give.
+        BOUNDS: {name: default} of the limits for a request, likewise.
+        BOUNDS_OF_IDS: The names in `BOUNDS` that also apply to ids.
         IS_COMPILABLE: Whether XLA can compile it: answers have one shape.
-        TAKES_PAIRS: Whether the preprocessor in the SavedModel does.
+        TAKES_PAIRS: Whether the preprocessor in the SavedModel takes pairs.
         READS_COLUMNS: Whether its files have a column of words.
-        input_names: What the model inputs are called outside, {name in
+        input_names: The clients' names for the model inputs, {name in
             `features.MODEL_INPUTS`: other name}.
 
     Args:
         model: The Keras model; None where there is only text to preprocess.
         preprocessor: The `Preprocessor` that it was trained with.
-        task: What the model was tuned to; None if to nothing.
+        task: The task that the model was tuned to, or None.
         options: The `ExportOptions`, as `resolve` returned them.
         weight_files: The files that the weights were read from.
     """
@@ -95,20 +95,20 @@ class Servable:
     def with_folder(
         cls, options: ExportOptions, model_dir: files.AnyPath
     ) -> ExportOptions:
-        """Returns the options with what a model folder says, if they do not.
+        """Returns the options, completed from a model folder's files.
 
         Raises:
-            ValueError: If the folder says what the kind does not do.
+            ValueError: If the folder asks for what the kind does not do.
         """
         del model_dir
         return options
 
     @classmethod
     def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
-        """Returns the options with what the kind has where they say nothing.
+        """Returns the options, completed with the kind's defaults.
 
         Raises:
-            ValueError: If the kind does not take one of them, or its value.
+            ValueError: If the kind does not take an option, or its value.
         """
         for name, value in options.settings.items():
             if name not in cls.SETTINGS:
@@ -139,8 +139,9 @@ class Servable:
         if options.is_jit_compiled and not cls.IS_COMPILABLE:
             raise ValueError(
                 "`is_jit_compiled` must be False for this kind: classifiers, "
-                "regressions, several labels, rerankers and embeddings can be "
-                f"compiled. Received: is_jit_compiled=True, {cls.__name__}."
+                "regressions, multi-label models, rerankers and embeddings can "
+                "be compiled. "
+                f"Received: is_jit_compiled=True, {cls.__name__}."
             )
         settings = {**cls.SETTINGS, **options.settings}
         if settings.get(COUNT_TOKENS) and options.contents == options_lib.IDS:
@@ -178,11 +179,11 @@ class Servable:
 
     @staticmethod
     def check_one_text(options: ExportOptions, of: str) -> None:
-        """Raises `ValueError` unless strings come one by one.
+        """Raises `ValueError` unless the input is one string.
 
         Args:
             options: As `resolve` returns them.
-            of: What takes no two, for the message.
+            of: What takes one string only, for the message.
         """
         if len(options.text_features) != 1:
             raise ValueError(
@@ -192,16 +193,16 @@ class Servable:
 
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
-        """Returns the names of the strings that a task has.
+        """Returns the names of a task's input strings.
 
-        None where the exporter's user names them.
+        None if the exporter's user names them.
         """
         del task
         return None
 
     @classmethod
     def is_found(cls, checkpoint: Checkpoint) -> bool:
-        """Returns whether a folder without task.json was tuned to this.
+        """Returns whether a folder without task.json is of this kind.
 
         Args:
             checkpoint: What `reader.open_checkpoint` yielded.
@@ -216,11 +217,11 @@ class Servable:
 
         Args:
             checkpoint: What `reader.open_checkpoint` yielded.
-            task: What it was tuned to, or None.
+            task: The task that it was tuned to, or None.
             options: As `resolve` returned them.
 
         Raises:
-            ValueError: If it cannot be loaded, or is no model for this.
+            ValueError: If it cannot be loaded, or does not fit the kind.
         """
         return checkpoints.load_open(
             checkpoint,
@@ -231,13 +232,13 @@ class Servable:
 
     @classmethod
     def model_arguments(cls, task: Any) -> dict[str, Any]:
-        """Returns what the model's class is given beside its configuration."""
+        """Returns the arguments of the model's class beside the config."""
         del task
         return {}
 
     @property
     def text_features(self) -> tuple[str, ...]:
-        """Names of the strings that it is given."""
+        """Names of the input strings."""
         return self.options.text_features
 
     @property
@@ -254,8 +255,8 @@ class Servable:
     def row_shape(self) -> list[int] | None:
         """Shape of a row of what `call_model` returns.
 
-        Rows are computed a few at a time then. None where it is no one
-        tensor, or has other axes.
+        If it is known, rows are computed a few at a time. None if there are
+        several tensors, or an axis whose size varies.
         """
         return None
 
@@ -303,7 +304,7 @@ class Servable:
         }
 
     def make_module(self, vocab_path: str) -> Any:
-        """Returns the root object of the SavedModel, which is to be traced.
+        """Returns the root object of the SavedModel, not yet traced.
 
         Args:
             vocab_path: The vocabulary, a local file.
@@ -311,11 +312,11 @@ class Servable:
         return ServingModule(self, vocab_path)
 
     def complete(self, texts: Any) -> Any:
-        """Returns string `[B]`, or a list of two, with what is put before."""
+        """Returns texts, string `[B]` or a list of two, with any prompt."""
         return texts
 
     def preprocess(self, texts: Any) -> dict[str, tf.Tensor]:
-        """Returns the model inputs of string `[B]`, or of a list of two."""
+        """Returns the model inputs for string `[B]`, or for a list of two."""
         return self.preprocessor(self.complete(texts))
 
     def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
@@ -328,17 +329,17 @@ class Servable:
         return self.model(inputs, training=training)
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns answers, {name: tensor}, of what `call_model` returned."""
+        """Returns the answers, {name: tensor}, from `call_model`'s output."""
         return outputs
 
     def decode_rows(
         self, inputs: dict[str, tf.Tensor], outputs: Any
     ) -> dict[str, tf.Tensor]:
-        """Returns the answers to ids, where what they are tells of them.
+        """Returns the answers to ids, for kinds that also need the ids.
 
         Args:
             inputs: The model inputs.
-            outputs: What `call_model` returned of them.
+            outputs: What `call_model` returned for them.
         """
         del inputs
         return self.decode(outputs)
@@ -382,14 +383,14 @@ class Servable:
     def trained_answers(
         self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]
     ) -> dict[str, np.ndarray]:
-        """Returns what the signatures must answer, by the name of the output.
+        """Returns the answers that the signatures must give.
 
         Args:
             inputs: What `encode` returned.
             texts: Rows of one or two strings, bytes.
 
         Returns:
-            {name: array}, of all outputs that any signature has.
+            {name: array} of all outputs that any signature has.
         """
         answers = self.decode(self.call_model(inputs, training=False))
         if self.options.settings.get(COUNT_TOKENS):
@@ -404,13 +405,13 @@ class Servable:
         answers: dict[str, np.ndarray],
         tolerance: float,
     ) -> dict[str, np.ndarray]:
-        """Returns trained answers that choose as `answers` do between equals.
+        """Returns trained answers with ties settled as in `answers`.
 
         Args:
-            texts: As of `trained_answers`.
+            texts: As in `trained_answers`.
             trained: What `trained_answers` returned.
             answers: What a signature answered, {name: array}.
-            tolerance: The largest difference between equals.
+            tolerance: The largest difference that is a tie.
         """
         return trained
 
@@ -423,7 +424,7 @@ class Servable:
         return self.preprocess(_one_or_all(self.columns(texts)))
 
     def _encode_and_count(self, columns):
-        """Returns the model inputs of strings, and the answers `COUNTED`."""
+        """Returns the model inputs of strings, and the outputs `COUNTED`."""
         kept, are_long = zip(*map(self.cut, columns))
         inputs, is_cut = self.preprocessor.encode_and_tell(
             self.complete(_one_or_all(list(kept)))
@@ -436,11 +437,11 @@ class Servable:
         }
 
     def columns(self, texts: Sequence[Row]) -> list[tf.Tensor]:
-        """Returns what is read of rows of strings: a string `[B]` each."""
+        """Returns the columns of rows of strings, cut: string `[B]` each."""
         return [self.cut(tf.constant(column))[0] for column in zip(*texts)]
 
     def cut(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what is read of strings, and which have more."""
+        """Returns strings cut to `max_text_bytes`, and which were cut."""
         return inputs_lib.cut_texts(
             texts, self.options.bounds["max_text_bytes"]
         )
@@ -449,20 +450,18 @@ class Servable:
         """Reads the texts of a development set, as training read them.
 
         Args:
-            path: A file of the model's task: SQuAD's JSON, CoNLL's columns,
-                those of `multiple_choice_files`, GLUE's; or a .tsv or .csv
+            path: A file of the model's task: SQuAD's JSON, CoNLL's columns, a
+                file of GLUE's or of `multiple_choice_files`; or a .tsv or .csv
                 with a header, a .jsonl or a .parquet that has the text
-                features. A file of any other name (of question answering .txt
-                alone) has a text a line, the strings of several separated by
-                tabs.
+                features. Any other file (for question answering, only a .txt)
+                has one text per line, with tabs between several strings.
 
         Returns:
             Rows of one or two strings, bytes.
 
         Raises:
-            ValueError: If it is no such file, or by its name a table whose
-                columns of texts are not known; the message names file and
-                line.
+            ValueError: If it is no such file, or a table in which the columns
+                of texts are not found; the message names file and line.
         """
         return texts_lib.read_texts(path, self.text_features)
 
@@ -472,29 +471,28 @@ class Servable:
         """Reads the labels of the texts that `read_texts` reads.
 
         Args:
-            path: As of `read_texts`.
-            label_column: Name of the labels' column in a table; the family's
-                own if None. That of `options` is what `read_texts` goes by.
+            path: As in `read_texts`.
+            label_column: Name of the label column in a table; the family's
+                own if None. `read_texts` takes it from `options` instead.
 
         Returns:
-            A `DevSet`; None where the kind has no score, or the file no
-            labels.
+            A `DevSet`; None if the kind has no score, or the file no labels.
 
         Raises:
-            ValueError: If a label is none of the task's; the message names
+            ValueError: If a label is not one of the task's; the message names
                 file and line.
         """
         del path, label_column
         return None
 
     def hard_texts(self) -> list[Row]:
-        """Returns rows of strings that would show a difference."""
+        """Returns rows of strings that are likely to show a difference."""
         return texts_lib.hard_texts(len(self.text_features))
 
     def row_of_words(self, num_words: int) -> Row:
-        """Returns strings of so many words, of two the first the longer.
+        """Returns strings with so many words; the first of two is the longer.
 
-        A server that is warmed up with them has done all that the kind does.
+        A server that is warmed up with them has run every part of the kind.
         """
         num_strings = len(self.text_features)
         return tuple(
@@ -511,12 +509,12 @@ def repeat_names(names: Sequence[str], outputs: tf.Tensor) -> tf.Tensor:
 def are_as_good(
     chosen: np.ndarray, scores: np.ndarray, tolerance: float
 ) -> np.ndarray:
-    """Returns whether what rows chose has their best score: bool `[B]`.
+    """Returns whether each row's choice has its best score: bool `[B]`.
 
     Args:
-        chosen: int `[B]`; what is out of range is not as good.
+        chosen: int `[B]`; a number out of range is never as good.
         scores: `[B, C]`.
-        tolerance: As of `Servable.settle_ties`.
+        tolerance: As in `Servable.settle_ties`.
     """
     num_choices = scores.shape[1]
     rows = np.arange(len(chosen))

@@ -1,9 +1,10 @@
 """Tagging as it is served: the entities of sentences, and where they stand.
 
-A sentence of any length comes as one string. Its words are what the tokenizer
-splits it to, at white space and round punctuation: each gets the tag of its
-first piece, in the window that shows most round it, as in training. There a
-word may have been several of these ("U.S."), whose first one was learned from.
+A sentence of any length is one string. The tokenizer splits it into words, at
+white space and around punctuation. Each word gets the tag of its first piece,
+in the window with the most context around it, as in training. A word of the
+training data may be several of these words ("U.S."); the model learned from the
+first.
 """
 
 from collections.abc import Sequence
@@ -60,10 +61,14 @@ _OF_ENTITIES = (
     ),
     # Characters are Unicode code points.
     Output(
-        "starts", "int32", "entities", "their places in the text", missing=-1
+        "starts",
+        "int32",
+        "entities",
+        "where they start in the text",
+        missing=-1,
     ),
     Output(
-        *("limits", "int32", "entities", "the places after them"),
+        *("limits", "int32", "entities", "where they end, exclusive"),
         missing=-1,
     ),
     Output(
@@ -75,12 +80,12 @@ _OF_ENTITIES = (
 )
 
 
-# What an entity is where a client is answered.
+# The outputs that identify an entity in an answer.
 _PLACES = ("labels", "starts", "limits")
 
 
 class Tagging(Servable):
-    """Entities of strings, and the tags' probabilities of ids.
+    """Entities of strings; for ids, the probabilities of tags.
 
     The model was tuned to a `TaggingTask`.
     """
@@ -88,8 +93,8 @@ class Tagging(Servable):
     outputs_of_strings = (
         Output("num_entities", "int32", "", "how many entities there are"),
         *_OF_ENTITIES,
-        # Where the text has an end that was not read, beyond `max_text_bytes`
-        # or `max_windows`.
+        # True if the end of the text was not read, beyond `max_text_bytes` or
+        # `max_windows`.
         IS_CUT,
     )
     outputs_of_ids = (
@@ -148,7 +153,7 @@ class Tagging(Servable):
         ]
 
     def _read_columns(self, path, tag_column):
-        """Returns the `TaggingExamples` of a column file; None of another."""
+        """Returns a column file's `TaggingExamples`; None for other files."""
         token_column = self.options.token_column
         is_told = token_column is not None or tag_column is not None
         if not is_told and not tagging_files.is_column_file(path):
@@ -184,7 +189,7 @@ class Tagging(Servable):
             ]
             return entity_scores.entity_f1(found, wanted)
 
-        # By their characters: clients know nothing of the file's words.
+        # Entities are compared by characters: clients do not know the words.
         return DevSet(
             metric="f1 of entities",
             num_texts=len(wanted),
@@ -213,8 +218,8 @@ class Tagging(Servable):
         answers: dict[str, np.ndarray],
         tolerance: float,
     ) -> dict[str, np.ndarray]:
-        # Not ties, but room for as many entities as were answered: the rows
-        # that have another number of them differ in that.
+        # There are no ties to settle. The trained answers are padded or cut to
+        # the number of entities answered: `num_entities` shows a difference.
         if "num_entities" not in answers:
             return trained
         most = answers["num_entities"].max(initial=0)
@@ -234,7 +239,7 @@ class Tagging(Servable):
         )
 
     def _trained_logits(self, texts, maker):
-        """Returns the logits of words as training's evaluation has them.
+        """Returns the logits of words, computed as in training's evaluation.
 
         Args:
             texts: string `[B]`.
@@ -269,13 +274,13 @@ class Tagging(Servable):
 def find_entities(
     texts: tf.Tensor, maker: WindowMaker, task: tagging.TaggingTask, model: Any
 ) -> dict[str, tf.Tensor]:
-    """Finds the entities of strings, in TensorFlow's operations.
+    """Finds the entities of strings, with TensorFlow operations.
 
     Args:
         texts: string `[B]`.
         maker: A `WindowMaker`.
         task: The `TaggingTask`.
-        model: A `BertTokenClassifier`, or what is called as one.
+        model: A `BertTokenClassifier`, or a callable with its interface.
 
     Returns:
         The answers to strings, {output: tensor}.
@@ -303,7 +308,7 @@ def find_entities(
     first -= tf.gather(tf.cast(pieces.row_starts(), tf.int32), row_of_word)
     window, place = maker.place(first, tf.gather(num_pieces, row_of_word))
     window += tf.gather(windows_before, row_of_word)
-    # What is in no window is outside of all entities.
+    # A word in no window is outside all entities.
     is_read = first < maker.max_pieces
     index = tf.stack([window, place], axis=1)
     logits_of_words = tf.gather_nd(
@@ -320,7 +325,7 @@ def find_entities(
 
 
 def _outside_where(task, is_unread, logits):
-    """Returns logits `[W, num_labels]`, of words that were not read O's."""
+    """Returns logits `[W, num_labels]`; words that were not read get O's."""
     outside = task.labels.index(entity_tags.OUTSIDE)
     return tf.where(
         is_unread[:, tf.newaxis],
@@ -330,7 +335,7 @@ def _outside_where(task, is_unread, logits):
 
 
 def _entities_of_words(task, logits, offsets):
-    """Returns the answers to strings, but `is_cut`.
+    """Returns the answers to strings, except `is_cut`.
 
     Args:
         task: The `TaggingTask`.
@@ -352,8 +357,8 @@ def _entities_of_words(task, logits, offsets):
 
 
 def _look_up(values, words_before, words):
-    """Returns [B, E] the values of words of a row, -1 for word -1."""
-    # With one value more than there are words, for those that are none.
+    """Returns the values of the words of each row, `[B, E]`; -1 for word -1."""
+    # One value more than there are words, for the places without one.
     values = tf.concat([values, [-1]], axis=0)
     nowhere = tf.size(values) - 1
     return tf.gather(

@@ -12,10 +12,10 @@ from bert_tf.tasks import tsv
 
 DEFAULT_FEATURES = ("text",)
 _LABEL = "label"
-# The strings of one text to a model, bytes.
+# The strings of one input to a model, bytes.
 Row = tuple[bytes, ...]
 
-# Where a tokenizer, a cut or a copy of either would show: each is one text.
+# Texts that would expose another tokenizer, or another way of cutting.
 HARD_STRINGS = (
     b"The quick brown fox jumps over the lazy dog.",
     b"",
@@ -36,8 +36,8 @@ HARD_STRINGS = (
 )
 
 
-# Where nothing is cut off, a window costs what a text does elsewhere: the
-# longest strings are then of so many bytes, still some windows.
+# Kinds that cut nothing off compute each window of a text. To save time, their
+# longest strings have this many bytes, which are still several windows.
 MAX_UNCUT_BYTES = 1500
 
 
@@ -50,7 +50,7 @@ def hard_texts(num_strings: int) -> list[Row]:
     """Returns the table of hard strings: rows of one or two, bytes."""
     if num_strings == 1:
         return [(text,) for text in HARD_STRINGS]
-    # Every one on either side, beside a short and beside a long one.
+    # Each on either side of a pair, beside a short and beside a long one.
     long = HARD_STRINGS[-3]
     return [
         *zip(HARD_STRINGS, HARD_STRINGS[1:] + HARD_STRINGS[:1]),
@@ -61,26 +61,27 @@ def hard_texts(num_strings: int) -> list[Row]:
 def parse_texts(
     lines: Iterable[str | bytes], num_strings: int, source: files.AnyPath
 ) -> list[Row]:
-    """Returns rows of so many strings, bytes.
+    """Returns rows of `num_strings` strings, bytes.
 
     Args:
-        lines: Strings or bytes; of several strings a tab is between two.
-        num_strings: How many a model is given.
-        source: What the lines come from; errors name it.
+        lines: Strings or bytes; a tab separates the strings of a line.
+        num_strings: How many strings a model takes.
+        source: Where the lines come from; errors name it.
 
     Raises:
-        ValueError: If a line is not that many strings, or there is none.
+        ValueError: If a line does not have that many strings, or there is no
+            line.
     """
     rows = []
     for number, line in enumerate(lines, start=1):
         if isinstance(line, str):
-            # Bytes of the command line that are no UTF-8 come as surrogates.
+            # Command-line bytes that are not UTF-8 come as surrogates.
             line = line.encode("utf-8", "surrogateescape")
         row = tuple(line.split(b"\t")) if num_strings > 1 else (line,)
         if len(row) != num_strings:
             raise ValueError(
-                f"{source}, line {number}: must be {num_strings} strings with "
-                f"tabs between. Received: {len(row)} strings."
+                f"{source}, line {number}: must be {num_strings} strings, "
+                f"separated by tabs. Received: {len(row)} strings."
             )
         rows.append(row)
     if not rows:
@@ -89,12 +90,12 @@ def parse_texts(
 
 
 def read_lines(path: files.AnyPath, num_strings: int) -> list[Row]:
-    """Reads a file of one text a line; it need not be valid UTF-8.
+    """Reads a file of one text per line; it need not be valid UTF-8.
 
-    A byte order mark at its beginning is no text.
+    A byte order mark at its beginning is dropped.
 
     Raises:
-        ValueError: As of `parse_texts`; or if there is no such file.
+        ValueError: As in `parse_texts`; or if there is no such file.
     """
     data = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
     lines = data.split(b"\n")
@@ -110,24 +111,25 @@ def read_texts(
     dev: tsv.TsvFile | None = None,
     may_be_unnamed: bool = False,
 ) -> list[Row]:
-    """Reads the texts of a file: of a table its columns, or a text a line.
+    """Reads the texts of a file: columns of a table, or one text per line.
 
     A table is a .tsv or .csv with a header, a .jsonl or a .parquet.
 
     Args:
         path: The file; lines need not be valid UTF-8.
-        text_features: Names of the strings that a model is given.
-        dev: The `tsv.TsvFile` of the development set of the model's task,
-            where that has files of its own form; or None.
-        may_be_unnamed: Whether its header calls the texts otherwise.
+        text_features: Names of the strings that a model takes.
+        dev: The `tsv.TsvFile` of the development set of the model's task, if
+            the task has files of its own form; or None.
+        may_be_unnamed: Whether the header of such files has other names for
+            the texts.
 
     Returns:
         Rows of strings, bytes.
 
     Raises:
-        ValueError: If a line is not that many strings, or there is none; by
-            its name it is a table whose columns of texts are not known;
-            or there is no such file.
+        ValueError: If a line does not have that many strings, there is no
+            line, the columns of texts are not found in a table, or there is no
+            such file.
     """
     # Programs check their flags before TensorFlow is imported.
     from bert_tf.tasks import columns
@@ -152,18 +154,18 @@ def find_table(
     may_be_unnamed: bool = False,
     label_column: str | None = None,
 ) -> tsv.TsvFile | None:
-    """Returns where a file has the texts, None if it is a text a line.
+    """Returns where a file has its texts, None if it has one text per line.
 
     Args:
-        path, text_features, dev, may_be_unnamed: As of `read_texts`.
-        label_column: Name of the labels' column, if not that of `dev`, or
-            else "label".
+        path, text_features, dev, may_be_unnamed: As in `read_texts`.
+        label_column: Name of the label column; if None, that of `dev`, or
+            "label".
 
     Returns:
-        A `TsvFile`, of a file without labels without their column.
+        A `TsvFile`, without a label column if the file has no labels.
 
     Raises:
-        ValueError: As of `read_texts`, of a table.
+        ValueError: As in `read_texts` for a table.
     """
     path = str(path)
     is_table = path.lower().endswith((".tsv", ".csv"))
@@ -189,29 +191,29 @@ def find_table(
     if is_table:
         wanted = ", ".join(dict.fromkeys(text_features))
         raise ValueError(
-            f"{path}, line 1: the header must have the columns {wanted}: so "
-            "the strings of the model are called, which --text_features of the "
-            "export names where its task does not. (A file of a text a line "
-            "must not be called .tsv or .csv.) "
+            f"{path}, line 1: the header must have the columns {wanted}, as "
+            "the model calls its strings. (If its task does not name them, the "
+            "export's --text_features does. A file with one text per line must "
+            "not be called .tsv or .csv.) "
             f"Received: {', '.join(names)[:100]}."
         )
     return None
 
 
 def _label_column(names, text_features, dev):
-    """Returns the name of the labels' column, None if there is none."""
+    """Returns the name of the label column, None if there is none."""
     found = {*text_features}
     if dev is not None and len(names) > _last_column(dev):
         found = {names[column] for column in dev.text_columns}
         column = dev.label_column
         if found == {*text_features} and column is not None:
-            # A test set's file may end before.
+            # The file of a test set may not have this column.
             return names[column] if column < len(names) else None
     return _LABEL if _LABEL in names else None
 
 
 def _last_column(dev):
-    """Returns the last column of texts; those of GLUE's files are numbers."""
+    """Returns the last column of texts; columns of GLUE's files are numbers."""
     return max(dev.text_columns)
 
 

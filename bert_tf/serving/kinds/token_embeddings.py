@@ -1,7 +1,7 @@
 """Vectors of tokens as they are served, and where the tokens stand.
 
-For what is learned or computed from the pieces of a text: the vectors of its
-names, similarities of words, probes of layers.
+They serve whatever is learned or computed from the pieces of a text: vectors of
+its names, similarities of words, probes of layers.
 """
 
 import dataclasses
@@ -40,11 +40,11 @@ def _show_tokens(answers):
 class TokenEmbeddings(Servable):
     """A vector for each token of a text, the token, and its characters.
 
-    [CLS] and [SEP] are tokens too, of no characters. A text is read up to
+    [CLS] and [SEP] are tokens too, without characters. A text is read up to
     `max_seq_length` tokens. Letters: L positions.
 
-    Its setting is `layer`: the number of the block whose vectors they are, from
-    0, or from the last one on as -1, -2, ...
+    The setting `layer` is the number of the block that the vectors come from:
+    0, 1, ... from the first, or -1, -2, ... from the last.
     """
 
     KIND = options_lib.TOKEN_EMBEDDINGS
@@ -72,11 +72,11 @@ class TokenEmbeddings(Servable):
         # Characters are Unicode code points.
         Output(
             *("starts", "int32", "length"),
-            "their places in the text; of [CLS] and [SEP] too -1",
+            "where they start in the text; -1 for [CLS] and [SEP]",
             missing=_NOWHERE,
         ),
         Output(
-            *("limits", "int32", "length", "the places after them"),
+            *("limits", "int32", "length", "where they end, exclusive"),
             missing=_NOWHERE,
         ),
         dataclasses.replace(
@@ -86,7 +86,7 @@ class TokenEmbeddings(Servable):
     MODEL = BertEncoder
     SETTINGS = {LAYER: -1}
     TAKES_PAIRS = False
-    # The Hub's, so that its preprocessor may stand before.
+    # The Hub's names, so that its preprocessor can feed the model.
     input_names = INPUT_NAMES
 
     @classmethod
@@ -105,14 +105,15 @@ class TokenEmbeddings(Servable):
         if not -num_layers <= layer < num_layers:
             raise ValueError(
                 f"`{LAYER}` must be from {-num_layers} to {num_layers - 1}, as "
-                f"the model has {num_layers}. Received: {LAYER}={layer}."
+                f"the model has {num_layers} layers. "
+                f"Received: {LAYER}={layer}."
             )
         return model
 
     @property
     def trained_parts(self) -> tuple[Any, ...]:
-        # Neither the pooler nor the blocks above have a part in it; of blocks
-        # that layers share all have.
+        # The pooler and the blocks above the layer are not used. Blocks that
+        # layers share are all used.
         blocks = self.model.blocks
         num_layers = self.model.config.num_hidden_layers
         if len(blocks) == num_layers:
@@ -184,7 +185,7 @@ class TokenEmbeddings(Servable):
         """Returns `starts` and `limits`, int32 `[B, L]`.
 
         Args:
-            offsets: Of all pieces.
+            offsets: Those of all pieces.
             length: L.
         """
         # Between [CLS] and [SEP].
@@ -195,7 +196,7 @@ class TokenEmbeddings(Servable):
             places = places.to_tensor(_NOWHERE)
             places = tf.pad(
                 places,
-                # Of no texts L is 1.
+                # Without texts, L is 1.
                 [[0, 0], [1, tf.maximum(length - 1 - tf.shape(places)[1], 0)]],
                 constant_values=_NOWHERE,
             )

@@ -1,4 +1,4 @@
-"""What an export costs in the score of a development set."""
+"""Measures what an export costs in score on a development set."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from bert_tf.serving.options import ExportOptions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Accuracy:
-    """The score of the trained model, and that of its export.
+    """The scores of a trained model and of its export.
 
     Args:
         metric: The score's name.
-        num_texts: How many texts it is of.
-        trained: The trained model's, at most 1.
-        served: The export's.
+        num_texts: The number of texts that were scored.
+        trained: The trained model's score, at most 1.
+        served: The export's score.
     """
 
     metric: str
@@ -31,7 +31,7 @@ class Accuracy:
 
     @property
     def loss(self) -> float:
-        """By how much the export's is less; negative if it is more."""
+        """By how much the export's score is lower; negative if it is higher."""
         return self.trained - self.served
 
     def __str__(self):
@@ -42,28 +42,28 @@ class Accuracy:
         )
 
     def exceeds(self, most: float | None) -> bool:
-        """Returns whether more is lost than `most`; None: no limit.
+        """Returns whether the loss exceeds `most`; None means no limit.
 
         Raises:
-            ValueError: If there is a limit, and the trained model has nothing
-                to lose: the file is not what it was tuned to.
+            ValueError: If there is a limit but the trained model scores 0: the
+                file does not fit its task.
         """
         if most is None:
             return False
         if self.trained == 0:
             raise ValueError(
                 "`max_accuracy_loss` must be given with a file on which the "
-                f"trained model scores: of 0 nothing is lost. Received: {self}."
+                f"trained model scores more than 0. Received: {self}."
             )
-        # What is just as much is not more, whatever the subtraction rounds;
-        # and of scores that are no numbers nobody knows.
+        # The margin is for the rounding of the subtraction. With `not`, NaN
+        # exceeds every limit.
         return not self.loss <= most + 1e-9
 
 
 class Scorer:
-    """Keeps of the answers to texts what a `DevSet` makes a score of.
+    """Collects the answers that a `DevSet` scores.
 
-    Its texts are the last ones of those that are compared.
+    The texts of the `DevSet` are the last ones of those that are compared.
 
     Args:
         dev_set: The `DevSet`.
@@ -81,7 +81,7 @@ class Scorer:
     ) -> None:
         """Keeps the answers to a batch, {output: array [B, ...]}.
 
-        Of an export that lacks one of the outputs there is no score.
+        An export that lacks one of the outputs gets no score.
         """
         for kept, answers in (
             (self._trained, trained),
@@ -91,7 +91,7 @@ class Scorer:
                 kept.setdefault(name, []).extend(answers.get(name, ()))
 
     def accuracy(self) -> Accuracy:
-        """Returns the `Accuracy` of all that was kept."""
+        """Returns the `Accuracy` of all answers that were kept."""
         scores = [
             self._dev_set.score(
                 {
@@ -112,17 +112,17 @@ class Scorer:
 def read_dev_set(
     servable: Servable, options: ExportOptions, signature: str = DEFAULT
 ) -> DevSet | None:
-    """Returns the `DevSet` of the file to check on, None if it is none.
+    """Returns the `DevSet` of the check file, or None if there is no score.
 
     Args:
         servable: What is exported.
         options: Its `check_file`, `label_column` and `max_accuracy_loss`.
-            Without the last two the score is only shown, and labels that
-            cannot be read are logged.
-        signature: Whose answers are scored.
+            Without the last two, the score is only shown, and labels that
+            cannot be read are only logged.
+        signature: The signature whose answers are scored.
 
     Raises:
-        ValueError: If there is no score, and it is needed.
+        ValueError: If a score is needed and there is none.
     """
     path = options.check_file
     if path is None:
@@ -141,7 +141,7 @@ def read_dev_set(
     if is_needed:
         raise ValueError(
             "`max_accuracy_loss` and `label_column` must be given with a file "
-            "of texts with labels, and for answers that have a score by them. "
+            "of labelled texts, and for answers that the labels can score. "
             f"Received: {path}, for {', '.join(sorted(names))}."
         )
     return None

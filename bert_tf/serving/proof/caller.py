@@ -1,4 +1,4 @@
-"""Calls a SavedModel in a process that has nothing of this library."""
+"""Calls a SavedModel in a process without this library."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ from bert_tf import files
 from bert_tf.serving.options import TIMEOUT_SECONDS
 from bert_tf.serving.proof.progress import Progress
 
-# The script's file, not the module: see there.
+# Run as a script, never imported; see its docstring.
 _SCRIPT = pathlib.Path(__file__).with_name("standalone.py")
 _SIGNATURE = "signature"
 _SECONDS = "seconds of the call"
@@ -38,7 +38,7 @@ def calling(
 ) -> Iterator[tuple[str, Iterator[dict[str, np.ndarray]]]]:
     """Calls signatures, one request after the other.
 
-    Requests and answers lie in files, not in memory.
+    Requests and answers are kept in files, not in memory.
 
     Args:
         path: The SavedModel.
@@ -46,18 +46,18 @@ def calling(
         python: A Python with tensorflow and tensorflow_text of any release;
             this one if None.
         with_text: Whether tensorflow_text is imported.
-        timeout_seconds: The longest wait for the next answer, or for the
-            first, until which the SavedModel is loaded.
-        times: A list that the seconds of each call are added to as its answer
-            is taken; or None.
+        timeout_seconds: The longest wait for an answer. The wait for the first
+            one includes the loading of the SavedModel.
+        times: A list to which the seconds of each call are added as its answer
+            is read; or None.
 
     Yields:
         A pair: the version of TensorFlow that answered, and an iterator over
-        {output: array}, one a request.
+        {output: array}, one per request.
 
     Raises:
-        ValueError: If the process cannot be started, fails or hangs; the
-            message has its last words.
+        ValueError: If the process cannot be started, fails or hangs. If it
+            fails, the message has its last lines.
     """
     with tempfile.TemporaryDirectory() as folder:
         requests_path = f"{folder}/requests"
@@ -65,7 +65,7 @@ def calling(
         with tf.io.TFRecordWriter(requests_path) as writer:
             for signature, inputs in requests:
                 writer.write(_encode(inputs | {_SIGNATURE: signature}))
-        # -P: without the script's own folder on the path.
+        # -P keeps the script's own folder off the path.
         command = [python or sys.executable, "-P", str(_SCRIPT)]
         if not with_text:
             command.append("--without_text")
@@ -79,13 +79,13 @@ def calling(
 
 
 def _run(command, folder, timeout_seconds):
-    """Runs the script and returns what it printed last, the version.
+    """Runs the script and returns the version, which it prints last.
 
     Args:
-        command: Ends with the path of the SavedModel, of the requests and of
-            the answers.
-        folder: For its words.
-        timeout_seconds: As of `calling`.
+        command: Ends with the paths of the SavedModel, the requests and the
+            answers.
+        folder: Where stdout and stderr are written.
+        timeout_seconds: As in `calling`.
     """
     path, _, answers_path = command[-3:]
     words = [pathlib.Path(folder, name) for name in ("stdout", "stderr")]
@@ -96,7 +96,7 @@ def _run(command, folder, timeout_seconds):
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                # A group of its own: what a wrapper script starts is in it.
+                # A group of its own, which includes what a wrapper starts.
                 start_new_session=True,
             )
         except OSError as error:
@@ -112,9 +112,9 @@ def _run(command, folder, timeout_seconds):
             process.wait()
     if not is_over:
         raise ValueError(
-            f"{path} must be loaded, and give an answer after the other, in "
-            f"`timeout_seconds`. Received: none in {timeout_seconds:g} seconds "
-            f"({command[0]})."
+            f"{path} must be loaded, and give each answer, within "
+            "`timeout_seconds`. Received: no answer in "
+            f"{timeout_seconds:g} seconds ({command[0]})."
         )
     printed, complaints = (file.read_text(errors="replace") for file in words)
     if process.returncode != 0 or not printed.strip():
@@ -126,7 +126,7 @@ def _run(command, folder, timeout_seconds):
 
 
 def _wait(process, path, answers_path, timeout_seconds):
-    """Waits for the process to end, or its answers to stop coming."""
+    """Waits for the process to end, or for its answers to stop coming."""
     progress = Progress()
     num_bytes, since = 0, time.monotonic()
     while True:
@@ -140,7 +140,7 @@ def _wait(process, path, answers_path, timeout_seconds):
             if size > num_bytes:
                 num_bytes, since = size, now
         progress.note(
-            "%s is asked: %.1f MB of answers", path, num_bytes / 1e6, now=now
+            "Calling %s: %.1f MB of answers", path, num_bytes / 1e6, now=now
         )
         if now - since >= timeout_seconds:
             return

@@ -3,9 +3,10 @@
 The trained model is what training itself used: the preprocessor and the Keras
 model of the model folder, every row padded to the full length.
 
-In bfloat16 numbers may differ by more, and with them what is chosen by them:
-labels, tokens, spans. What the trained model itself finds as good within the
-tolerance is no error; other changes are, of more than one text in ten.
+In bfloat16, numbers may differ by more, and so may the labels, tokens or spans
+that are chosen by them. Another choice is no error if the trained model scores
+it as good within the tolerance. Other changes are an error if more than one
+text in ten has one.
 """
 
 import dataclasses
@@ -34,11 +35,11 @@ from bert_tf.serving.proof import requests
 from bert_tf.serving.proof.accuracy import Scorer
 
 TOLERANCE = 1e-5
-# An arithmetic of 8 bits has its price; a wrong input would cost more.
+# Arithmetic with 8 bits has its price; a wrong input would cost more.
 BFLOAT16_TOLERANCE = 0.1
-# Of texts that get another answer in bfloat16, though it is none as good.
+# The largest share of texts that may get a worse answer in bfloat16.
 MOST_CHANGED = 0.1
-# It makes two chunks, which are put together again, the second a row shorter.
+# Makes two chunks to concatenate, the second one row shorter.
 _BATCH_SIZE = chunks.CHUNK_SIZE + 5
 
 
@@ -48,17 +49,17 @@ class Comparison:
 
     Args:
         signature: Its name.
-        num_texts: How many texts, or pairs, it was asked.
-        max_difference: Largest difference of a number, in units of the
-            trained model's where that is above 1; infinite where shapes
-            differ, or an output is missing, and, but in bfloat16, where
-            strings and integers differ.
+        num_texts: The number of texts, or pairs, that it was called with.
+        max_difference: Largest difference of a number, relative to the trained
+            model's number if that is above 1. Infinite if shapes differ or an
+            output is missing and, except in bfloat16, if strings or integers
+            differ.
         worst: The output and the text of that difference.
-        num_changed: In bfloat16, how many texts have another string or
+        num_changed: In bfloat16, the number of texts with another string or
             integer.
-        num_wrong: How many of these the trained model finds worse, by more
+        num_wrong: How many of these the trained model scores worse, by more
             than the tolerance.
-        tolerance: The largest difference that is none.
+        tolerance: The largest difference that counts as equal.
     """
 
     signature: str
@@ -78,15 +79,15 @@ class Comparison:
 
 
 def trained_servable(path: files.AnyPath, model_dir: files.AnyPath) -> Servable:
-    """Returns the `Servable` of a SavedModel, as in training: in float32.
+    """Returns the `Servable` of a SavedModel in float32, as in training.
 
     Args:
         path: The SavedModel.
         model_dir: The model folder that it was exported from.
 
     Raises:
-        ValueError: If the SavedModel is not of this library, or the model
-            folder is no such model's.
+        ValueError: If the SavedModel is not from this library, or the model
+            folder does not hold such a model.
     """
     options = dataclasses.replace(
         saved_model.read_options(path), precision=FLOAT32, is_frozen=False
@@ -104,20 +105,18 @@ def compare(
 ) -> tuple[str, list[Comparison]]:
     """Compares every signature with the trained model on the same texts.
 
-    The signatures and outputs are those that an export must have; others are
-    a difference too.
+    Missing and unknown signatures and outputs count as differences too.
 
     Args:
         path: A SavedModel of this library.
         servable: What `trained_servable` returns.
-        texts: Rows of one or two strings, bytes; the hard ones if None.
-        python, timeout_seconds: As of `caller.calling`.
-        scorer: A `Scorer`, which is given the answers of `serving_default`,
-            or None.
+        texts: Rows of one or two strings, bytes; the hard texts if None.
+        python, timeout_seconds: As in `caller.calling`.
+        scorer: A `Scorer` for the answers of `serving_default`, or None.
 
     Returns:
         A pair: the version of TensorFlow that answered, and a list of
-        `Comparison`, one a signature.
+        `Comparison`, one per signature.
 
     Raises:
         ValueError: If the SavedModel cannot be loaded or called.
@@ -177,12 +176,12 @@ def compare(
 
 
 def other_weights(path: files.AnyPath, servable: Servable) -> list[str]:
-    """Returns which files of weights are not those exported, sorted names.
+    """Returns the sorted names of weight files that differ from the export's.
 
-    None of an export of an older release, which has no hashes.
+    Empty for an export of an older release, which has no hashes.
 
     Args:
-        path, servable: As of `compare`.
+        path, servable: As in `compare`.
     """
     stored = saved_model.read_settings(path).get("weights_sha256")
     if stored is None:
@@ -195,16 +194,16 @@ def other_weights(path: files.AnyPath, servable: Servable) -> list[str]:
 def trained_batches(
     message: str, servable: Servable, texts: Sequence[Row]
 ) -> Iterator[tuple[Sequence[Row], dict[str, Any], dict[str, np.ndarray]]]:
-    """Yields what is compared at once, and logs how far it is.
+    """Yields batches to compare, and logs the progress.
 
     Args:
-        message: What is done, for the log.
+        message: What is being done, for the log.
         servable: What `trained_servable` returns.
         texts: Rows of one or two strings, bytes.
 
     Yields:
-        Some of the texts, their model inputs, and the answers that they must
-        have, `input_mask` among them.
+        Some of the texts, their model inputs, and the answers expected for
+        them, with `input_mask`.
     """
     for batch in _noted(message, make_batches(texts)):
         inputs = servable.encode(batch)
@@ -214,7 +213,7 @@ def trained_batches(
 
 
 def make_batches(texts: Sequence[Row]) -> list[Sequence[Row]]:
-    """Returns lists of rows of strings: what is compared at once."""
+    """Returns the rows of strings in batches."""
     return [
         texts[start : start + _BATCH_SIZE]
         for start in range(0, len(texts), _BATCH_SIZE)
@@ -222,7 +221,7 @@ def make_batches(texts: Sequence[Row]) -> list[Sequence[Row]]:
 
 
 def _noted(message, batches):
-    """Yields batches; where they take long it logs how far they are."""
+    """Yields batches, and logs the progress if they take long."""
     progress = progress_lib.Progress()
     num_texts, num_done = sum(map(len, batches)), 0
     for batch in batches:
@@ -242,15 +241,15 @@ def compare_batch(
     """Compares one answer; see `summarize`.
 
     Args:
-        servable, batch, trained: As of `trained_batches`.
+        servable, batch, trained: As in `trained_batches`.
         answer: {name of an output: array}.
         outputs: The outputs that it must have.
-        tolerance: The largest difference of numbers; with `TOLERANCE` all else
-            must be equal.
+        tolerance: The largest difference of numbers; with `TOLERANCE`, strings
+            and integers must be equal.
 
     Returns:
-        The largest difference, where it is, in how many texts another answer
-        is not as good, and in how many there is another one.
+        The largest difference, where it is, the number of texts with a worse
+        answer, and the number of texts with another answer.
     """
     declared = {output.name: output for output in outputs}
     missing = sorted(declared.keys() - answer.keys())
@@ -276,9 +275,9 @@ def summarize(
 
     Args:
         name: The signature.
-        found: What `compare_batch` returned of each batch.
-        num_texts: How many they have together.
-        tolerance: As of `compare_batch`.
+        found: What `compare_batch` returned for each batch.
+        num_texts: The number of texts in all batches.
+        tolerance: As in `compare_batch`.
     """
     difference, worst, _, _ = max(found)
     num_wrong = sum(wrong for _, _, wrong, _ in found)
@@ -304,11 +303,12 @@ def answer_texts(
     """Returns the answers of `serving_default` to texts: {output: array}.
 
     Args:
-        path, python, timeout_seconds: As of `compare`.
+        path, python, timeout_seconds: As in `compare`.
         texts: Rows of one or two strings, bytes.
 
     Raises:
-        ValueError: If it takes no text, or cannot be loaded and called.
+        ValueError: If the SavedModel takes no text, or cannot be loaded and
+            called.
     """
     options = saved_model.read_options(path)
     if options.contents != TEXT:
@@ -324,21 +324,21 @@ def answer_texts(
 
 
 def num_strings(path: files.AnyPath) -> int:
-    """Returns how many strings a SavedModel of this library is given."""
+    """Returns how many strings a SavedModel of this library takes."""
     return len(saved_model.read_options(path).text_features)
 
 
 def _difference(answer, expected, batch, declared, is_exact=True):
-    """Returns what differs: the most, a line that says where, changed texts.
+    """Returns the largest difference, where it is, and how many texts changed.
 
     Args:
-        answer: A signature's, {output: array}.
-        expected: The trained model's.
+        answer: A signature's answer, {output: array}.
+        expected: The trained model's answer.
         batch: Rows of one or two strings, bytes.
         declared: {output: its `Output`} of the signature.
-        is_exact: Whether another string or integer is an infinite
-            difference, or only counted. Where it is counted, numbers that
-            belong to it are not compared.
+        is_exact: Whether another string or integer is an infinite difference.
+            Otherwise it is only counted, and the numbers that belong to it are
+            not compared.
     """
     unknown = sorted(answer.keys() - declared.keys())
     if unknown:
@@ -348,7 +348,7 @@ def _difference(answer, expected, batch, declared, is_exact=True):
     # Strings and integers first: numbers may belong to them.
     for name in sorted(answer, key=lambda name: not declared[name].is_exact):
         output, value, wanted = declared[name], answer[name], expected[name]
-        # Of no strings at all the dtype is S.
+        # An empty array of strings has the dtype S.
         dtype = "string" if value.dtype.kind in "OS" else value.dtype.name
         if dtype != output.dtype:
             return np.inf, f"{name}: {dtype} for {output.dtype}", 0
@@ -372,7 +372,7 @@ def _difference(answer, expected, batch, declared, is_exact=True):
         rows = rows.reshape(len(batch), -1)
         if output.is_of_choice and not is_exact:
             rows = np.where(is_changed[:, np.newaxis], 0.0, rows)
-        # Of no entities there are no numbers.
+        # Without entities there are no numbers.
         rows = rows.max(axis=1, initial=0.0)
         row = int(rows.argmax())
         if rows[row] > largest:
@@ -382,7 +382,7 @@ def _difference(answer, expected, batch, declared, is_exact=True):
 
 
 def _without_padding(output, values, mask):
-    """Returns values cut to the longest text, numbers at padding as 0."""
+    """Returns values cut to the longest text, with numbers at padding as 0."""
     mask = mask[:, : mask.sum(axis=1).max()]
     axis = 1 + output.axes.split().index(LENGTH)
     values = values[(slice(None),) * axis + (slice(mask.shape[1]),)]

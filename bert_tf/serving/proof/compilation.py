@@ -1,4 +1,4 @@
-"""How long XLA takes to compile a model, shape by shape."""
+"""Measures how long XLA takes to compile a model, shape by shape."""
 
 from bert_tf import files
 from bert_tf.serving.formats import warmup
@@ -8,30 +8,31 @@ from bert_tf.serving.options import TIMEOUT_SECONDS
 from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import requests
 
-# The first one compiles; of the others the last is the quickest.
+# The first call compiles; the last one is the fastest.
 _NUM_CALLS = 3
 
 
 def seconds_by_shape(
     path: files.AnyPath, servable: Servable
 ) -> dict[tuple[int, int], tuple[float, float]]:
-    """Calls a compiled SavedModel once and again with each of its shapes.
+    """Calls a compiled SavedModel several times with each of its shapes.
 
-    In a process of its own; Python's TensorFlow compiles without being told.
+    It runs in a process of its own. Unlike a server, TensorFlow in Python needs
+    no flag to compile.
 
     Args:
         path: The SavedModel.
         servable: The `Servable` that it was exported from.
 
     Returns:
-        {(rows, length): (seconds of the first call, of the last)}, the same
-        text in all rows.
+        {(rows, length): (seconds of the first call, of the last)}, with the
+        same text in all rows.
 
     Raises:
-        ValueError: As of `caller.calling`.
+        ValueError: As in `caller.calling`.
     """
     shapes = warmup.compiled_shapes(servable)
-    # The ids of the default signature are as long as can be, whatever the row.
+    # The default signature for ids gets rows padded to the full length.
     name = signatures.DEFAULT if servable.takes_text else signatures.EXAMPLES
     times: list[float] = []
     with caller.calling(

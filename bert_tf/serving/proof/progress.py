@@ -1,4 +1,4 @@
-"""Log lines of work that takes long, and none of short work."""
+"""Logs the progress of work that takes long."""
 
 import time
 
@@ -10,7 +10,7 @@ _SECONDS = 30.0
 
 
 class Progress:
-    """Logs how work goes on, a line each half minute."""
+    """Logs the progress of work, at most a line every half minute."""
 
     def __init__(self) -> None:
         self._start = self._last = time.monotonic()
@@ -21,8 +21,8 @@ class Progress:
         """Logs a line with the time since the start, if one is due.
 
         Args:
-            message, values: As of `logging.info`.
-            now: The time, of `time.monotonic`, where it is known.
+            message, values: As in `logging.info`.
+            now: The time by `time.monotonic`, if the caller has it.
         """
         now = time.monotonic() if now is None else now
         if now - self._last >= _SECONDS:

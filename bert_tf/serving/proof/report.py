@@ -1,4 +1,4 @@
-"""Tables for people to read: answers and comparisons."""
+"""Printable tables of answers and comparisons."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from bert_tf.serving.kinds.output import show_text
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.proof import check
 
-# Of an export that is compiled.
+# Printed with a compiled export.
 NEEDS_XLA = (
     "Compiled by XLA: the server must be started with "
     "--xla_cpu_compilation_enabled."
@@ -24,9 +24,9 @@ def comparisons_table(
     """Returns the table of `check.compare`'s results.
 
     Args:
-        version: The release of what answered.
-        comparisons: The results, of one tolerance.
-        runtime: What answered.
+        version: The release of the runtime.
+        comparisons: The results, all with one tolerance.
+        runtime: The name of the runtime.
     """
     tolerance = comparisons[0].tolerance
     is_exact = tolerance == check.TOLERANCE
@@ -40,7 +40,7 @@ def comparisons_table(
         )
         if not comparison.is_equal:
             verdict = "DIFFERENT"
-        # What bfloat16 costs is worth knowing where it is in bounds too.
+        # The cost of bfloat16 is worth knowing even if it is within bounds.
         is_shown = not (is_exact and comparison.is_equal)
         rows.append(
             (
@@ -58,15 +58,15 @@ def comparisons_table(
 
 
 def answers_table(texts: Sequence[Row], answers: dict[str, np.ndarray]) -> str:
-    """Returns a table of texts with what the SavedModel answers.
+    """Returns a table of texts with the SavedModel's answers.
 
     Args:
         texts: Rows of one or two strings, bytes.
-        answers: {output: array}, of `check.answer_texts`.
+        answers: {output: array}, as `check.answer_texts` returns them.
     """
     header, *rows = [["text"], *([show_text(*row)] for row in texts)]
     for output in opening.kind_of_outputs(answers).outputs_of_strings:
-        # What is seldom so is not shown where it is nowhere.
+        # A column of flags is left out if none is set.
         if (
             output.name not in answers
             or not output.heading

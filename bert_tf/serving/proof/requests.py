@@ -1,4 +1,4 @@
-"""Texts as the inputs of every signature: what a client would send."""
+"""Makes the inputs of every signature from texts, as a client would."""
 
 from collections.abc import Sequence
 
@@ -42,7 +42,7 @@ def make_inputs(
 def _rows_of_ids(inputs):
     """Yields {name: array} of the rows, without their padding.
 
-    Of a row with choices `[C, L]` that at the end of all is left out.
+    With choices, `[C, L]`, only the padding that all of them have is left out.
     """
     for row, mask in enumerate(inputs[features.INPUT_MASK]):
         length = mask.sum(axis=-1).max()
@@ -55,7 +55,7 @@ def _rows_of_ids(inputs):
 def strings(
     text_features: Sequence[str], texts: Sequence[Row]
 ) -> dict[str, np.ndarray]:
-    """Returns the inputs of a signature of strings: {name: array}."""
+    """Returns the inputs of a signature that takes strings: {name: array}."""
     names = signatures.input_names(tuple(text_features))
     return {
         names[name]: column
@@ -64,7 +64,7 @@ def strings(
 
 
 def _columns(text_features, texts):
-    """Returns {name: array [B], or [B, C] of a name that is there C times}."""
+    """Returns {name: array [B], or [B, C] if the name occurs C times}."""
     columns: dict[str, list[np.ndarray]] = {}
     for name, column in zip(text_features, zip(*texts)):
         columns.setdefault(name, []).append(np.array(column, object))
@@ -75,7 +75,7 @@ def _columns(text_features, texts):
 
 
 def _example(values):
-    """Returns a serialized tf.Example of strings or arrays of integers."""
+    """Returns a serialized tf.Example with strings or arrays of integers."""
     example = tf.train.Example()
     for name, value in values.items():
         feature = example.features.feature[name]

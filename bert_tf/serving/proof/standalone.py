@@ -2,14 +2,14 @@
 
     python -P standalone.py [--without_text] SAVED_MODEL REQUESTS ANSWERS
 
-A script, never imported: it runs in a process of its own, also under older
-releases, as the proof that a SavedModel needs nothing of this library.
+This script is never imported. It runs in a process of its own, also under older
+releases, to prove that a SavedModel does not need this library.
 
 REQUESTS and ANSWERS are TFRecords of tf.train.Examples whose features are
-serialized TensorProtos: a request has the string `signature` and a feature
-for each input, an answer one for each output, and the seconds that it took. The
-version of TensorFlow is printed at the end. `--without_text` leaves
-tensorflow_text out.
+serialized TensorProtos. A request has the string `signature` and a feature for
+each input. An answer has a feature for each output, and the seconds that the
+call took. The version of TensorFlow is printed at the end. `--without_text`
+leaves tensorflow_text out.
 """
 
 import importlib
@@ -30,7 +30,7 @@ def main() -> None:
         # Registers its operations.
         importlib.import_module("tensorflow_text")
     saved_model, requests_path, answers_path = arguments
-    # The two libraries import some of Keras themselves; nothing is added.
+    # The two libraries import some of Keras themselves; calls must add nothing.
     keras_before = _modules_of("keras", "tf_keras")
 
     signatures = tf.saved_model.load(saved_model).signatures
@@ -42,7 +42,7 @@ def main() -> None:
             answer = signatures[signature](**request)
             seconds = tf.constant(time.perf_counter() - start)
             writer.write(_encode({**answer, SECONDS: seconds}))
-            # Who waits sees that answers come.
+            # The waiting process sees the file grow.
             writer.flush()
 
     unwanted = _modules_of("keras", "tf_keras") - keras_before
@@ -76,7 +76,7 @@ def _encode(tensors):
     return example.SerializeToString()
 
 
-# The message's class, without an import of a module of TensorFlow's inside.
+# The message's class, without importing a private module of TensorFlow.
 _TensorProto = type(tf.make_tensor_proto(0))
 
 if __name__ == "__main__":
