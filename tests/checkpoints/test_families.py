@@ -61,8 +61,35 @@ def test_hugging_face_s_gelu_is_the_erf_form():
     assert families.parse_config(values).hidden_act == "gelu_new"
     values["hidden_act"] = "gelu"
     assert families.parse_config(values).hidden_act == "gelu"
-    values = {"architectures": ["BertModel"], "vocab_size": 99}
-    assert families.parse_config(values).hidden_act == "gelu"
+    for key, value in (
+        ("architectures", ["BertModel"]),
+        ("torchscript", False),
+    ):
+        values = {key: value, "vocab_size": 99}
+        assert families.parse_config(values).hidden_act == "gelu"
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta", "distilbert"])
+def test_what_early_releases_write_of_generation_is_not_read(model_type):
+    values = {"model_type": model_type, "vocab_size": 99}
+    config = families.parse_config(values)
+    # As transformers 2.
+    others = {
+        "do_sample": False,
+        "eos_token_ids": 0,
+        "length_penalty": 1.0,
+        "max_length": 20,
+        "num_beams": 1,
+        "num_return_sequences": 1,
+        "output_past": True,
+        "repetition_penalty": 1.0,
+        "temperature": 1.0,
+        "top_k": 50,
+        "top_p": 1.0,
+        "torchscript": False,
+        "use_bfloat16": False,
+    }
+    assert families.parse_config(values | others) == config
 
 
 def test_missing_segments_are_as_many_as_the_original_has():

@@ -28,8 +28,10 @@ _UNUSED_GOOGLE_KEYS = {
 _UNUSED_TINYBERT_KEYS = {
     *("cell", "emb_size", "pre_trained", "structure", "training"),
 }
-_HUGGING_FACE_ONLY = _UNUSED_TINYBERT_KEYS | {
-    *("architectures", "layer_norm_eps", "model_type", "transformers_version")
+_HUGGING_FACE_ONLY = {
+    *("architectures", "layer_norm_eps", "model_type", "transformers_version"),
+    *configs.GENERATION_KEYS,
+    *_UNUSED_TINYBERT_KEYS,
 }
 # The activations in Google's files, which call the first one "gelu".
 _GOOGLE_ACTIVATIONS = ("gelu_new", "linear", "relu", "tanh")

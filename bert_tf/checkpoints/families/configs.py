@@ -37,6 +37,19 @@ _NOT_ARCHITECTURE = {
     "_attn_implementation_autoset",
     *sentence_files.CROSS_ENCODER_KEYS,
 }
+# Keys about generating text and running PyTorch, which transformers before 5
+# had in every configuration. Early releases wrote them into files of BERT, too.
+GENERATION_KEYS = frozenset(
+    "bad_words_ids begin_suppress_tokens cross_attention_hidden_size "
+    "decoder_start_token_id diversity_penalty do_sample early_stopping "
+    "encoder_no_repeat_ngram_size eos_token_ids "
+    "exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id "
+    "length_penalty min_length no_repeat_ngram_size num_beam_groups num_beams "
+    "num_return_sequences output_scores prefix remove_invalid_values "
+    "repetition_penalty return_dict_in_generate sep_token_id suppress_tokens "
+    "task_specific_params temperature tf_legacy_loss tie_encoder_decoder top_k "
+    "top_p torchscript typical_p use_bfloat16 xla_device".split()
+)
 # Keys that change what a model computes, with the one value that is supported.
 _REQUIRED_VALUES = {
     "add_cross_attention": False,
@@ -75,7 +88,8 @@ def read_fields(
                 f"`{key}` must be {value!r} in a {name} encoder. "
                 f"Received: {key}={files.shortened(values[key])}."
             )
-    unknown = {*values} - {*fields} - _NOT_ARCHITECTURE - {*ignored, *required}
+    known = _NOT_ARCHITECTURE | GENERATION_KEYS
+    unknown = {*values} - {*fields} - known - {*ignored, *required}
     if unknown:
         raise ValueError(
             f"Unknown keys in the {name} configuration: "
