@@ -1,7 +1,7 @@
 """Batches of a task's examples: strings, turned into model inputs in tf.data.
 
-Only strings are kept. The inputs of a batch are made when it is needed, in
-parallel threads.
+Only strings are kept and, for texts that are cut into windows, their pieces.
+The inputs of a batch are made when it is needed, in parallel threads.
 """
 
 import abc

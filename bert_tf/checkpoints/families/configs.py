@@ -39,17 +39,43 @@ _NOT_ARCHITECTURE = {
 }
 # Keys about generating text and running PyTorch, which transformers before 5
 # had in every configuration. Early releases wrote them into files of BERT, too.
-GENERATION_KEYS = frozenset(
-    "bad_words_ids begin_suppress_tokens cross_attention_hidden_size "
-    "decoder_start_token_id diversity_penalty do_sample early_stopping "
-    "encoder_no_repeat_ngram_size eos_token_ids "
-    "exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id "
-    "length_penalty min_length no_repeat_ngram_size num_beam_groups num_beams "
-    "num_return_sequences output_scores prefix remove_invalid_values "
-    "repetition_penalty return_dict_in_generate sep_token_id suppress_tokens "
-    "task_specific_params temperature tf_legacy_loss tie_encoder_decoder top_k "
-    "top_p torchscript typical_p use_bfloat16 xla_device".split()
-)
+GENERATION_KEYS = {
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "cross_attention_hidden_size",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "early_stopping",
+    "encoder_no_repeat_ngram_size",
+    "eos_token_ids",
+    "exponential_decay_length_penalty",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "length_penalty",
+    "min_length",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_scores",
+    "prefix",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "return_dict_in_generate",
+    "sep_token_id",
+    "suppress_tokens",
+    "task_specific_params",
+    "temperature",
+    "tf_legacy_loss",
+    "tie_encoder_decoder",
+    "top_k",
+    "top_p",
+    "torchscript",
+    "typical_p",
+    "use_bfloat16",
+    "xla_device",
+}
 # Keys that change what a model computes, with the one value that is supported.
 _REQUIRED_VALUES = {
     "add_cross_attention": False,
