@@ -1,18 +1,19 @@
-# `make demo` and `make test` are all that a newcomer needs: each makes its
-# own environment in .venv when there is none. Python 3.11 or 3.12.
+# A newcomer only needs `make demo` and `make test`. Both create an environment
+# in .venv if there is none. They need Python 3.11 or 3.12.
 
 PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' \
 	2>/dev/null && echo $$python && break; done)
 VENV := .venv
-# Two processes share the cores of a small machine well: most of a test's
-# time is TensorFlow's start and tracing, which use one.
+# Two processes suit a small machine: most of a test's time goes into starting
+# TensorFlow and tracing, which use one core.
 TEST_PROCESSES ?= 2
-# Programs are started again and again: Python keeps what it compiles, even
-# where the environment says that it should not.
+# The tests start programs many times, so Python must cache its bytecode even if
+# the environment turns that off.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Older releases that TensorFlow Serving's images link; Python 3.11 has wheels.
+# Older TensorFlow releases in TensorFlow Serving's images, with wheels for
+# Python 3.11.
 SERVING_RELEASES ?= 2.12.1 2.19.0 2.20.0
 SERVING_VENVS := $(SERVING_RELEASES:%=.venv-serving-%)
 empty :=
@@ -30,7 +31,7 @@ test: $(VENV)/installed
 	$(VENV)/bin/python -m ruff format --check .
 	$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 
-# The same tests, and where their processor time goes: a table by file and kind.
+# The same tests, with a table of their processor time by file and kind.
 test-times: $(VENV)/installed
 	$(VENV)/bin/python benchmarks/suite_times.py --num_processes=$(TEST_PROCESSES)
 
@@ -44,13 +45,14 @@ test-oldest: .venv-oldest/installed
 	.venv-oldest/bin/python -m pip install --quiet --constraint .venv-oldest/oldest.txt --editable '.[test]'
 	touch $@
 
-# The tests that take too long for every change: more devices, steps that XLA
-# compiles, whole data sets. Minutes.
+# Tests that are too slow to run on every change: more devices, steps that XLA
+# compiles, whole data sets. Takes minutes.
 slow-check: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m slow -n $(TEST_PROCESSES) --dist worksteal \
 		--ignore=tests/serving/test_endurance.py
 
-# Against transformers, in .venv-peers, which the test makes. Minutes.
+# Compares with transformers in .venv-peers, which the test creates. Takes
+# minutes.
 parity-check: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m peers tests/checkpoints/test_peers.py \
 		tests/checkpoints/test_family_peers.py \
@@ -63,21 +65,22 @@ parity-check: $(VENV)/installed
 		tests/tasks/retrieval/test_peers.py \
 		tests/tasks/retrieval/test_search_peers.py
 
-# Exports in older releases of TensorFlow, each in an environment of its own.
+# Exports in older TensorFlow releases, each in its own environment.
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)
 	BERT_TF_SERVING_PYTHONS=$(subst $(space),:,$(SERVING_VENVS:%=$(CURDIR)/%/bin/python)) \
 		$(VENV)/bin/python -m pytest -m peers tests/serving/test_releases.py \
 		tests/serving/test_family_exports.py
 
-# A servable's memory over 100,000 requests. A quarter of an hour.
+# Memory of a servable over 100,000 requests. Takes a quarter of an hour.
 serving-endurance: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m slow -s tests/serving/test_endurance.py
 
-# Runs killed at twenty times; the same steps on devices and workers. Minutes.
+# Runs that are killed at twenty points; the same steps on several devices and
+# workers. Takes minutes.
 survival-check: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m survival -s -p no:xdist
 
-# The records of Apache Beam's pipeline, and the local builder's.
+# Compares the records of the Apache Beam pipeline and the local builder.
 beam-check: .venv-beam/installed
 	.venv-beam/bin/python -m pytest -m peers tests/pretraining/test_beam.py
 
@@ -87,7 +90,7 @@ beam-check: .venv-beam/installed
 	touch $@
 
 # Training steps compiled for TPU chips, without a TPU, and whole runs on remote
-# paths. Hours; it goes on where it was stopped.
+# paths. Takes hours. Run it again to resume.
 tpu-check: $(VENV)/installed .venv-tpu/installed
 	$(VENV)/bin/python -m pytest -m slow tests/test_remote_paths.py \
 		tests/training/test_tpu_tracing.py
@@ -98,9 +101,9 @@ tpu-check: $(VENV)/installed .venv-tpu/installed
 	.venv-tpu/bin/python -m pip install --quiet --editable . jax==0.10.2 jaxlib==0.10.2 libtpu==0.0.51
 	touch $@
 
-# The step on a GPU: its tests, then its speed, beside transformers' where
-# --peer_python has it. An hour or more; what it prints last is a page for
-# benchmarks/results/.
+# The training step on a GPU: its tests, then its speed, compared with
+# transformers if --peer_python has it. Takes an hour or more. The last output
+# is a page for benchmarks/results/.
 # make gpu-check GPU='--peer_python=/env/bin/python --peak_tflops=bfloat16=989'
 gpu-check: .venv-gpu/installed
 	.venv-gpu/bin/python -m pytest -m gpu -p no:xdist tests/training/test_gpu.py
@@ -114,7 +117,7 @@ gpu-found:
 	.venv-gpu/bin/python -m pip install --quiet --editable '.[gpu,test]'
 	touch $@
 
-# The documentation as a site, in build/site. Nothing is fetched to read it.
+# The documentation as a site in build/site, which can be read offline.
 docs: .venv-docs/installed
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict
 
@@ -123,12 +126,12 @@ docs: .venv-docs/installed
 	.venv-docs/bin/python -m pip install --quiet --editable '.[docs]'
 	touch $@
 
-# The notebooks once more, with the outputs that are stored in them. Minutes.
+# Runs the notebooks again and stores their outputs in them. Takes minutes.
 notebooks: $(VENV)/installed
 	$(VENV)/bin/python tests/support/notebooks.py examples/*.ipynb
 
-# All commands and snippets of README.md and docs/, at small sizes; the
-# notebooks; and the playground in a browser. Minutes.
+# All commands and snippets of README.md and docs/ at small sizes, the notebooks,
+# and the playground in a browser. Takes minutes.
 docs-check: $(VENV)/browser | chromium-found
 	$(VENV)/bin/python -m pytest -m docs -p no:xdist tests/test_docs_commands.py \
 		tests/test_notebooks.py
@@ -141,7 +144,8 @@ $(VENV)/browser: $(VENV)/installed
 chromium-found:
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { echo "make docs-check: no browser was found: apt-get install chromium chromium-driver."; exit 1; }
 
-# Sdist and wheel, and README's quickstarts from the wheel alone. Minutes.
+# The sdist and the wheel, and the README's quickstarts with just the wheel.
+# Takes minutes.
 release-check: $(VENV)/installed .venv-release/installed
 	BERT_TF_RELEASE_PYTHON=.venv-release/bin/python \
 		$(VENV)/bin/python -m pytest -m release -p no:xdist tests/test_release.py
@@ -151,9 +155,10 @@ release-check: $(VENV)/installed .venv-release/installed
 	.venv-release/bin/python -m pip install --quiet 'build>=1.2' 'twine>=6.1'
 	touch $@
 
-# Every table of benchmarks/, beside other libraries, on a model folder and data
-# of your own. Hours, alone on the machine; fine-tuning, the longest, goes on
-# where it was stopped. make bench BENCH='--model_dir=minilm --data_dir=/path/to/sets'
+# Every table of benchmarks/, compared with other libraries, on your own model
+# folder and data. Takes hours, and needs the machine for itself. Fine-tuning,
+# the longest part, can be resumed.
+# make bench BENCH='--model_dir=minilm --data_dir=/path/to/sets'
 bench: $(VENV)/installed
 	$(VENV)/bin/python benchmarks/run_all.py --output_dir=build/bench $(BENCH)
 

@@ -1,12 +1,12 @@
-r"""From text to predictions out of a reloaded SavedModel.
+r"""From text to the predictions of a reloaded SavedModel.
 
     make demo            at most 8 minutes on two cores
     make demo QUICK=1    at most 2 minutes, with less training
 
-Every stage is one of the programs that users run; its command line is printed
-so that it can be repeated. The text is the English documentation inside the
-installed Python. A small BERT is pre-trained on it, then tuned to answer:
-which library does this docstring come from?
+Every stage is one of the programs that users run. Its command line is printed,
+so you can repeat it. The text is the English documentation inside the installed
+Python. A small BERT is pre-trained on it, then tuned to answer: which library
+does this docstring come from?
 """
 
 import argparse
@@ -30,7 +30,7 @@ PREDICTED_TEXTS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How much is learned."""
+    """The sizes of the model and of its training."""
 
     vocab_size: int
     num_layers: int
@@ -104,19 +104,19 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--quick", action="store_true", help="Learn less, in less time."
+        "--quick", action="store_true", help="Train less, in less time."
     )
     parser.add_argument(
         "--output_dir",
         default="demo_output",
         type=pathlib.Path,
-        help="A folder that is empty or not there. Default: %(default)s.",
+        help="An empty or a new folder. Default: %(default)s.",
     )
     arguments = parser.parse_args()
     out = arguments.output_dir
     if out.exists() and any(out.iterdir()):
         sys.exit(
-            f"{out} is there already. Remove it, or give another --output_dir."
+            f"{out} already exists. Remove it, or give another --output_dir."
         )
     out.mkdir(parents=True, exist_ok=True)
     scale = QUICK if arguments.quick else FULL
@@ -159,7 +159,7 @@ def main():
     (out / "bert_config.json").write_text(
         json.dumps(
             {
-                # There may be fewer entries than asked for.
+                # The vocabulary may have fewer entries than requested.
                 "vocab_size": len((out / "vocab.txt").read_bytes().split()),
                 "hidden_size": scale.hidden_size,
                 "num_hidden_layers": scale.num_layers,
@@ -167,7 +167,7 @@ def main():
                 "intermediate_size": 4 * scale.hidden_size,
                 "max_position_embeddings": 64,
                 "type_vocab_size": 2,
-                # So small a model sees so little text that it cannot overfit.
+                # No dropout: so small a model cannot overfit in this time.
                 "hidden_dropout_prob": 0.0,
                 "attention_probs_dropout_prob": 0.0,
             },
@@ -247,12 +247,12 @@ def report(out, text, stages):
         ("masked-LM loss on held-out text", pretrained["masked_lm_loss"]),
         ("masked-LM accuracy", pretrained["masked_lm_accuracy"]),
         ("which library? accuracy on dev", tuned["eval_accuracy"]),
-        ("... of always the commonest one", majority),
+        ("... of the most frequent library", majority),
     ):
         print(f"    {title:<38}{value:8.3f}")
     if tuned["eval_accuracy"] <= majority:
         sys.exit("The classifier has learned nothing.")
-    print("\nWhat you can look at:")
+    print("\nFiles to look at:")
     for title, path in (
         ("the playground, in a browser", out / "records.html"),
         ("the report of the fine-tuning", out / "classifier" / "report.md"),
@@ -305,8 +305,8 @@ def next_commands(out):
 
 
 def shown(path):
-    """Returns a path as it is typed here."""
-    # Not resolved: an environment's Python is a link.
+    """Returns a path as one would type it in the current folder."""
+    # Not resolved: the Python of a virtual environment is a link.
     here = f"{pathlib.Path.cwd()}/"
     return str(path).removeprefix(here)
 

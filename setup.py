@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent
 
 setup(
     name="bert_tf",
-    # Of one line there, which is not to be imported here.
+    # Read from the source: building should not import the package.
     version=re.search(
         '^__version__ = "(.+)"$',
         (ROOT / "bert_tf" / "__init__.py").read_text("utf-8"),
@@ -44,22 +44,22 @@ setup(
     ],
     package_dir={"bert_tf.data": "data", "bert_tf.export": "export"},
     package_data={
-        # Type checkers read the hints of a package that has it.
+        # Marks the package as typed for type checkers.
         "bert_tf": ["py.typed"],
         "bert_tf.export": ["serving/*"],
-        # The parts of the page.
+        # The parts of the playground's page.
         "bert_tf.playground": ["page/*"],
     },
     install_requires=[
-        # tensorflow-text is built against one minor version of TensorFlow
-        # and requires exactly that one. 2.21.0 cannot be imported: a symbol of
-        # ICU is missing.
+        # tensorflow-text is built for one minor version of TensorFlow and
+        # requires exactly that one. Its 2.21.0 cannot be imported: it lacks an
+        # ICU symbol.
         "tensorflow>=2.20,<2.22",
         "tensorflow-text>=2.20,!=2.21.0,<2.22",
-        # The first with `keras.ops.view`.
+        # The first release with `keras.ops.view`.
         "keras>=3.12,<4",
         "safetensors>=0.6.1",
-        # The first that reads sets with protobuf 7.
+        # The first release that reads sets under protobuf 7.
         "tensorflow-datasets>=4.9.10",
         # Imported by tensorflow-datasets 4.9.10, which does not declare it.
         "importlib_resources",
@@ -69,32 +69,32 @@ setup(
     extras_require={
         # TensorFlow with NVIDIA's libraries.
         "gpu": ["tensorflow[and-cuda]>=2.20,<2.22"],
-        # Pre-training records on a cluster; for Dataflow apache-beam[gcp].
+        # Pre-training records on a cluster. Dataflow needs apache-beam[gcp].
         "beam": ["apache-beam>=2.77"],
         # Warm-up requests in an export, and the gRPC client.
         "serving": ["tensorflow-serving-api>=2.20,<2.22"],
-        # Models for ONNX Runtime, and the check of them.
+        # Exports models for ONNX Runtime, and checks them.
         "onnx": ["onnx>=1.18", "onnxruntime>=1.22"],
-        # A training's curves, in a browser.
+        # Training curves in a browser.
         "tensorboard": ["tensorboard>=2.20"],
-        # The curves of a fine-tuning's report.
+        # The curves in fine-tuning reports.
         "report": ["matplotlib>=3.8"],
-        # Vocabularies of byte-level BPE and of unigrams, learned.
+        # Learns vocabularies of byte-level BPE and unigrams.
         "tokenizers": ["tokenizers>=0.20", "sentencepiece>=0.2"],
-        # Vectors of texts as .parquet, and tables of that form.
+        # Reads tables from .parquet files, and writes vectors to them.
         "parquet": ["pyarrow>=17"],
-        # Models by their names of the Hugging Face Hub.
+        # Models from the Hugging Face Hub.
         "hub": ["huggingface-hub>=0.26"],
-        # A model in a browser of this machine.
+        # The playground, which shows a model in a local browser.
         "playground": ["starlette>=1.0", "uvicorn>=0.34"],
-        # The playground's tests, in a browser.
+        # The playground's tests in a browser.
         "browser": ["selenium>=4.20"],
         # The documentation as a site.
         "docs": [
             "mkdocs>=1.6,<2",
             "mkdocs-material>=9.6,<10",
             "mkdocstrings[python]>=0.30,<2",
-            # Formats signatures.
+            # Formats signatures in the documentation.
             "ruff==0.17.5",
         ],
         "test": [
@@ -102,36 +102,36 @@ setup(
             "tensorflow-serving-api>=2.20,<2.22",
             "pytest>=8",
             "pytest-xdist>=3.6.1",
-            # Exactly one: what is well formatted changes from one to the next.
+            # Pinned: the formatting differs between releases.
             "ruff==0.17.5",
-            # Holds the type hints.
+            # Checks the type hints.
             "mypy>=2.0",
-            # The models' other Keras backend.
+            # The other Keras backend of the models.
             "jax>=0.4.30",
-            # Files that are damaged in all ways.
+            # Generates damaged files.
             "hypothesis>=6.140",
             # Tables to tune on, and .parquet files.
             "pandas>=2.2",
             "pyarrow>=17",
-            # The oracle of correlations.
+            # Reference for correlations.
             "scipy>=1.11.1",
             "huggingface-hub>=0.26",
-            # What reads our model cards.
+            # Reads our model cards.
             "pyyaml>=6.0.1",
-            # What reads our tokenizer.json.
+            # Reads our tokenizer.json.
             "tokenizers>=0.20",
             # Models in ONNX.
             "onnx>=1.18",
             "onnxruntime>=1.22",
-            # What learns ALBERT's, and reads our model files.
+            # Learns ALBERT's vocabularies, and reads our model files.
             "sentencepiece>=0.2",
-            # The oracle of entities' scores.
+            # Reference for the scores of entities.
             "seqeval>=1.2.2",
             # The notebooks.
             "nbclient>=0.10",
             "nbformat>=5.10",
             "ipykernel>=6.29",
-            # The playground, and what asks it.
+            # The playground, and its client in tests.
             "starlette>=1.0",
             "uvicorn>=0.34",
             "httpx>=0.28",

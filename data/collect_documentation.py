@@ -2,16 +2,16 @@ r"""Collects English text that every machine with bert_tf has.
 
     bert_tf collect-documentation --output_dir=/tmp/documentation
 
-The documentation inside the installed Python: pydoc's topics, and the
-docstrings of the standard library, NumPy, Keras and TensorFlow, read from
-their sources. Code, tables and signatures are left out. It writes
+The text is the documentation inside the installed Python: pydoc's topics, and
+the docstrings of the standard library, NumPy, Keras and TensorFlow, read from
+their sources. Code, tables and signatures are left out. The program writes
 
     corpus_train.txt, corpus_dev.txt
         one sentence a line, a blank line between documents: the input of
-        create_pretraining_data, most of it and a tenth held out
+        create_pretraining_data. corpus_dev.txt is a held-out tenth.
     train.tsv, dev.tsv, test.tsv
         columns `text` and `library`: which library does this docstring come
-        from? Those of dev and test are not in corpus_train.txt.
+        from? The docstrings of dev and test are not in corpus_train.txt.
 """
 
 import ast
@@ -31,7 +31,7 @@ from bert_tf import files
 from bert_tf import program
 from bert_tf.pretraining.sources.sentences import split_sentences
 
-_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Where the files go.")
+_OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for the files.")
 LIBRARIES = ("python", "numpy", "keras", "tensorflow")
 _LIBRARIES = flags.DEFINE_multi_enum(
     "library",
@@ -46,12 +46,12 @@ _MAX_EXAMPLES = flags.DEFINE_integer(
     lower_bound=10,
 )
 _MAX_WORDS = flags.DEFINE_integer(
-    "max_words", 40, "Words of a labelled text.", lower_bound=5
+    "max_words", 40, "Most words of a labelled text.", lower_bound=5
 )
 
 _SKIPPED_FOLDERS = {"test", "tests", "testing", "site-packages", "idlelib"}
 _CODE = re.compile(r">>>|```|::$|^\s*[-=~^*+|]{3,}|^\.\. ", re.MULTILINE)
-# What holds statements: functions in `if` and `except` are found too.
+# Nodes that hold statements; functions may be inside `if` and `except`.
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 _ROLE = re.compile(r":[a-z:]+:`~?([^`<]+)[^`]*`")
 
@@ -71,7 +71,7 @@ def docstrings(folder):
             continue
         try:
             with warnings.catch_warnings():
-                # Old sources have escapes that newer Pythons warn of.
+                # Old sources have escapes that newer Pythons warn about.
                 warnings.simplefilter("ignore")
                 tree = ast.parse(path.read_text("utf-8"))
         except (SyntaxError, UnicodeDecodeError):
@@ -116,7 +116,7 @@ def prose(text):
 
 
 def bucket(text):
-    """Returns 0 to 9, by the text alone: the same split on every machine."""
+    """Returns 0 to 9 from the text alone, the same on every machine."""
     return hashlib.sha256(text.encode("utf-8")).digest()[0] % 10
 
 
@@ -132,14 +132,14 @@ def collect(libraries, max_examples, max_words):
         for docstring in docstrings(library_folder(library)):
             paragraphs = prose(docstring)
             text = " ".join(" ".join(paragraphs).split()[:max_words])
-            # Wrappers repeat the docstring of what they wrap.
+            # Wrappers repeat the docstring of the function they wrap.
             if not text or text in seen:
                 continue
             seen.add(text)
             part = {8: "dev", 9: "test"}.get(bucket(text), "train")
             labelled.append((part, text))
             documents[part].append(paragraphs)
-        # By hash, not by place in the library.
+        # Sorted by hash: a random choice, whatever the place in the library.
         labelled.sort(
             key=lambda pair: hashlib.sha256(pair[1].encode()).digest()
         )

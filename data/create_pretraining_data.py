@@ -5,14 +5,14 @@ r"""Makes TFRecords of masked, paired examples for BERT's pre-training.
         --output_file=/data/wiki.tfrecord@16 \
         --vocab_file=vocab.txt --dupe_factor=5
 
-The input holds one sentence a line and a blank line between documents; a
-document goes on from one file into the next. Raw text is read with
---input_format, a set of TensorFlow Datasets with --tfds_name. The flags,
-their defaults and the records are those of google-research/bert's program of
-this name. The same input, flags and seed give the same bytes, with any number
-of processes; a run that was killed goes on when it is started again. Records
-that are there already are replaced with --overwrite only. A
-manifest is written beside the records: manifest-<first record file>.json.
+The input has one sentence a line and a blank line between documents. A document
+continues from one file into the next. --input_format reads raw text, and
+--tfds_name a set of TensorFlow Datasets. The flags, their defaults and the
+records are those of google-research/bert's program of this name. The same
+input, flags and seed give the same bytes, with any number of processes. Run the
+command again to resume a killed run. Existing records are replaced only with
+--overwrite. A manifest is written beside the records:
+manifest-<first record file>.json.
 """
 
 import time
@@ -33,76 +33,76 @@ _INPUT_FILE = flags.DEFINE_string(
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
     None,
-    "In place of input_file: a prepared text set of TensorFlow Datasets, e.g. "
-    "wikipedia/20230601.en. Its examples are documents of prose.",
+    "Instead of input_file: a prepared text set of TensorFlow Datasets, e.g. "
+    "wikipedia/20230601.en. Each of its examples is a document of prose.",
 )
 _TFDS_DATA_DIR = flags.DEFINE_string(
     "tfds_data_dir",
     None,
-    "Where the set is prepared; by default ~/tensorflow_datasets.",
+    "Where the set is prepared. Default: ~/tensorflow_datasets.",
 )
 _TFDS_SPLIT = flags.DEFINE_string(
-    "tfds_split", "train", "What is read of the set, e.g. train[:10%]."
+    "tfds_split", "train", "The split of the set to read, e.g. train[:10%]."
 )
 _OUTPUT_FILE = flags.DEFINE_string(
     "output_file",
     None,
-    "Record files, comma-separated, filled evenly; name@4 stands for "
+    "Record files, comma-separated, of about equal size. name@4 stands for "
     "name-00000-of-00004 to name-00003-of-00004.",
 )
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file",
     None,
-    "WordPiece vocabulary, an entry a line; or a folder with the files of a "
-    "tokenizer.",
+    "WordPiece vocabulary with one entry a line; or a folder with the files of "
+    "a tokenizer.",
 )
 _DO_LOWER_CASE = flags.DEFINE_bool(
     "do_lower_case",
     True,
     "Lower-case the text and drop accents: True for an uncased vocabulary, "
-    "False for a cased one. With a folder, default: what it says.",
+    "False for a cased one. With a folder, the default is its own setting.",
 )
 _MAX_BAD_LINES = flags.DEFINE_integer(
     "max_bad_lines",
     0,
     "Most lines that may be left out, with a warning, because they are not "
-    "UTF-8 or not in the input's format. One more ends the run, which can then "
-    "be continued with a higher number.",
+    "UTF-8 or not in the input's format. One more ends the run; it can then be "
+    "resumed with a higher number.",
     lower_bound=0,
 )
 _NUM_WORKERS = flags.DEFINE_integer(
     "num_workers",
     0,
-    "Processes; 0: as many as there are cores, fewer for a small input.",
+    "Number of processes. 0: one per core, fewer for a small input.",
     lower_bound=0,
 )
 _OVERWRITE = flags.DEFINE_bool(
-    "overwrite", False, "Replace record files that are there already."
+    "overwrite", False, "Replace existing record files."
 )
 _WORK_DIR = flags.DEFINE_string(
     "work_dir",
     None,
-    "Folder on a local disk for the records until all are whole, and for two "
-    "bytes more a token (four with 65,536 entries and more): in all about 1.1 "
-    "KB an example of 128 tokens. It must be empty or an earlier run's, and is "
-    "removed at the end. Default: one beside the first record file. With "
-    "beam_runner: a folder that all workers see, in which one is made for "
-    "records that are not whole.",
+    "Work folder on a local disk. It holds the records until all are complete, "
+    "and two more bytes per token (four if the vocabulary has more than 65,536 "
+    "entries), in all about 1.1 KB for an example of 128 tokens. It must be "
+    "empty or left by an earlier run, and is removed at the end. Default: a "
+    "folder beside the first record file. With beam_runner: a folder that all "
+    "workers see, in which the work folder is made.",
 )
 _BEAM_RUNNER = flags.DEFINE_string(
     "beam_runner",
     None,
-    "Work as an Apache Beam pipeline on this runner: DirectRunner, "
+    "Run as an Apache Beam pipeline on this runner: DirectRunner, "
     "DataflowRunner, FlinkRunner, SparkRunner... Needs `bert_tf[beam]`. The "
     "records are the same.",
 )
 _BEAM_OPTION = flags.DEFINE_multi_string(
     "beam_option",
     [],
-    "An option of the Beam pipeline, as name=value; give it once for each.",
+    "An option of the Beam pipeline, as name=value. Repeat the flag for more.",
 )
 
-# What the progress bar counts, by the builder's stage.
+# Units of the progress bar, by the builder's stage.
 _UNITS = {"tokenize": "B", "cut": " blocks", "write": " examples"}
 
 
@@ -172,11 +172,11 @@ def main(argv):
 def _run_pipeline(source, tokenizer, settings):
     if _NUM_WORKERS.present:
         raise ValueError(
-            "`num_workers` must not come with `beam_runner`, whose options "
-            f"tell it. Received: num_workers={_NUM_WORKERS.value}."
+            "`num_workers` must not come with `beam_runner`, which has its own "
+            f"options. Received: num_workers={_NUM_WORKERS.value}."
         )
     try:
-        # Only who uses it must have it.
+        # Beam is only needed for this flag.
         from bert_tf.pretraining import run_beam
     except ImportError as error:
         raise ValueError(
@@ -196,7 +196,7 @@ def _run_pipeline(source, tokenizer, settings):
     )
     if counts is not None:
         _print_warnings(counts, settings)
-    print("The manifest beside the records tells what they are.")
+    print("See the manifest beside the records.")
 
 
 def _source():

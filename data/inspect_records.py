@@ -3,13 +3,13 @@ r"""Shows pre-training records: examples as tables, totals, checked rules.
     python -m bert_tf.data.inspect_records \
         --input_file='/data/wiki.tfrecord-*' --vocab_file=vocab.txt
 
-A row that holds several sequences is shown as one, its sequences numbered.
-With --html=page.html it also writes the playground: one page on which you look
-through a sample of all records, move the rate of masks, see the three rows of
-the input added up, and guess the label. Ends with exit code 1 if an example
-breaks a rule. Reads what google-research/bert's program writes too; where our
-own manifest lies beside the records, the vocabulary and the number of
-predictions are also checked.
+A packed row is shown as one example with numbered sequences. With
+--html=page.html it also writes the playground: a page on which you browse a
+sample of all records, change the masking rate, see token, segment and position
+added up, and guess the label. The exit code is 1 if an example breaks a rule.
+Records of google-research/bert's program can be inspected as well. If our
+manifest is beside the records, the vocabulary and the number of predictions
+are also checked.
 """
 
 from absl import flags
@@ -27,14 +27,14 @@ _INPUT_FILE = flags.DEFINE_string(
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file",
     None,
-    "The vocabulary that the records were made with, a file; or a folder with "
+    "File of the vocabulary that the records were made with; or a folder with "
     "the files of their tokenizer.",
 )
 _NUM_EXAMPLES = flags.DEFINE_integer(
-    "num_examples", 2, "How many examples are shown.", lower_bound=0
+    "num_examples", 2, "How many examples to show.", lower_bound=0
 )
 _HTML = flags.DEFINE_string(
-    "html", None, "Write a page to look through records and play with masks."
+    "html", None, "Write a page to browse records and play with masks."
 )
 _HTML_RECORDS = flags.DEFINE_integer(
     "html_records",
@@ -119,7 +119,7 @@ def _page_data(vocabulary):
     from bert_tf.text.tokenizers import files as tokenizer_files
 
     path = _VOCAB_FILE.value
-    # Of a file alone: what its entries were made with. A folder tells.
+    # A folder has a setting for the case. With a file, its entries decide.
     case = None if files.is_folder(path) else not vocabulary.is_cased
     tokenizer = tokenizer_files.from_vocabulary_file(path, case)
     return RecordData(tokenizer, _HTML_RECORDS.value, _HTML_SEED.value)

@@ -6,11 +6,11 @@ r"""Learns a vocabulary from text files: WordPiece, byte-level BPE or unigrams.
         --vocab_size=30522
 
 Writes one entry a line and prints how well the vocabulary fits the text.
-The same text gives the same vocabulary. --input_format is that of
-create_pretraining_data, and its text is read by the same code.
+The same text gives the same vocabulary. --input_format is the same as in
+create_pretraining_data.
 
-RoBERTa's tokenizer is several files, in a folder, and so is ALBERT's
-(--model=unigram). --vocab_file of the other programs takes the folder:
+The tokenizers of RoBERTa (--model=byte_bpe) and ALBERT (--model=unigram) have
+several files in a folder. Give this folder to other programs as --vocab_file:
 
     bert_tf learn-vocabulary --model=byte_bpe \
         --input_file='wiki-*.txt,books.txt' \
@@ -44,25 +44,25 @@ _INPUT_FORMAT = flags.DEFINE_enum(
     "sentences",
     text_files.FORMATS,
     "sentences, text: lines of text. jsonl: an object a line. wikiextractor: "
-    "what WikiExtractor writes.",
+    "the output of WikiExtractor.",
 )
 _TEXT_FIELD = flags.DEFINE_string(
     "text_field", "text", "The field that holds the text, for jsonl."
 )
-# The default of --vocab_size, by --model: the published size of each.
+# The default of --vocab_size by --model: the published sizes.
 _VOCAB_SIZES = {"wordpiece": 30522, "byte_bpe": 50265, "unigram": 30000}
 _MODEL = flags.DEFINE_enum(
     "model",
     "wordpiece",
     [*_VOCAB_SIZES],
-    "wordpiece: BERT's. byte_bpe: RoBERTa's and GPT-2's. unigram: ALBERT's, "
-    "from a sample where there are more than a million lines. The last two "
-    "need pip install 'bert_tf[tokenizers]'.",
+    "wordpiece: as in BERT. byte_bpe: as in RoBERTa and GPT-2. unigram: as in "
+    "ALBERT, learned from a sample if there are more than a million lines. The "
+    "last two need pip install 'bert_tf[tokenizers]'.",
 )
 _OUTPUT_FILE = flags.DEFINE_string(
     "output_file",
     None,
-    "The vocabulary file to write; the folder, unless --model=wordpiece.",
+    "The vocabulary file to write; a folder unless --model=wordpiece.",
 )
 _VOCAB_SIZE = flags.DEFINE_integer(
     "vocab_size",
@@ -74,8 +74,8 @@ _VOCAB_SIZE = flags.DEFINE_integer(
 _DO_LOWER_CASE = flags.DEFINE_bool(
     "do_lower_case",
     None,
-    "Learn an uncased vocabulary: lower-case the text, drop its accents. By "
-    "default true of wordpiece and unigram; byte_bpe is always cased.",
+    "Learn an uncased vocabulary: lower-case the text and drop its accents. "
+    "Default: true for wordpiece and unigram; byte_bpe is always cased.",
 )
 _MAX_BAD_LINES = flags.DEFINE_integer(
     "max_bad_lines",
@@ -107,7 +107,8 @@ def main(argv):
     paths = files.expand_globs(_INPUT_FILE.value)
     _check_output_file(_OUTPUT_FILE.value, paths, is_wordpiece)
 
-    # Before there is a bar: beside its thread, TensorFlow's notes are shown.
+    # Before the bar starts: once its thread runs, TensorFlow's messages are
+    # not filtered (`quiet`).
     importlib.import_module("bert_tf.text.learners.wordpiece")
 
     start = time.monotonic()
@@ -118,7 +119,7 @@ def main(argv):
         )
 
         def texts_told():
-            # Compressed files hold more than their size.
+            # The text of compressed files is longer than the files.
             yield from _read_texts(
                 paths, lambda done: bar.update(min(done, num_bytes) - bar.n)
             )
@@ -138,14 +139,14 @@ def main(argv):
     ):
         print(f"{name:18}{value:>14}")
     if len(vocabulary) < vocab_size:
-        # Unigrams are not merged from pairs.
+        # Unigrams are not merged from pairs, so the reason does not apply.
         is_merged = _MODEL.value != "unigram"
         reason = ": no other pair of pieces occurs twice" if is_merged else ""
         print(f"The text is too short for {vocab_size:,} entries{reason}.")
 
 
 def _learn_wordpiece(texts, vocab_size, paths):
-    """Returns the `Vocabulary` written, and what is told of it."""
+    """Returns the `Vocabulary` written, and rows for the printed table."""
     from bert_tf.text.learners import wordpiece
 
     do_lower_case = _DO_LOWER_CASE.value is not False
@@ -163,7 +164,7 @@ def _learn_wordpiece(texts, vocab_size, paths):
 
 
 def _learn_byte_bpe(texts, vocab_size, paths):
-    """Returns the `Vocabulary` written, and what is told of it."""
+    """Returns the `Vocabulary` written, and rows for the printed table."""
     from bert_tf.text.learners import byte_bpe
     from bert_tf.text.tokenizers import files as tokenizer_files
 
@@ -173,7 +174,7 @@ def _learn_byte_bpe(texts, vocab_size, paths):
 
 
 def _learn_unigram(texts, vocab_size, paths):
-    """Returns the `Vocabulary` written, and what is told of it."""
+    """Returns the `Vocabulary` written, and rows for the printed table."""
     from bert_tf.text.learners import unigram
     from bert_tf.text.tokenizers import files as tokenizer_files
 
@@ -184,7 +185,7 @@ def _learn_unigram(texts, vocab_size, paths):
 
 
 def _read_texts(paths, progress):
-    """Yields lists of lines; at their end, warns of those left out."""
+    """Yields lists of lines; warns at the end if lines were left out."""
     from bert_tf.pretraining.corpus import blocks
     from bert_tf.text.learners import wordpiece
 
@@ -216,12 +217,12 @@ def _check_output_file(output_file, paths, is_wordpiece):
         if not is_folder or files.list_folder(output_file):
             raise ValueError(
                 "`output_file` must be an empty folder with "
-                f"--model={_MODEL.value}, or not there yet. Received: "
+                f"--model={_MODEL.value}, or a new one. Received: "
                 f"{output_file}, {'with files' if is_folder else 'a file'}."
             )
     parent = os.path.dirname(output_file.rstrip("/")) or "."
     if not files.is_remote(parent):
-        # Else a folder that cannot be written to is told when all is learned.
+        # Otherwise an unwritable folder would only fail after the learning.
         files.make_folder(parent)
         with tempfile.TemporaryFile(dir=parent):
             pass

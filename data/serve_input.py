@@ -2,13 +2,13 @@ r"""Makes training batches for trainers elsewhere: a tf.data service.
 
     python -m bert_tf.data.serve_input --port=5050
 
-on a machine with CPUs to spare, which must see the record files under the
-names that the trainer gives; then
+Run it on a machine with CPUs to spare, which must see the record files under
+the same names as the trainer. Then start the trainer:
 
     python -m bert_tf.run_pretraining --tf_data_service=grpc://machine:5050 ...
 
-or several of them, with commas between. Runs until it is stopped. Whoever
-reaches the port is served: run it in a network of your own.
+Several services are separated by commas. The service runs until it is stopped.
+It serves everyone who can reach the port, so run it in a private network.
 """
 
 import signal
@@ -20,12 +20,12 @@ from absl import logging
 from bert_tf import program
 
 _PORT = flags.DEFINE_integer(
-    "port", 5050, "Where trainers find the service.", lower_bound=0
+    "port", 5050, "Port of the service.", lower_bound=0
 )
 _HOST = flags.DEFINE_string(
     "host",
     None,
-    "This machine's name or address, as trainers know it. Default: its host "
+    "Name or address at which trainers reach this machine. Default: its host "
     "name.",
 )
 
@@ -40,7 +40,7 @@ def main(argv):
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: stopped.set())
-    logging.info("Serving at port %d.", port)
+    logging.info("Serving on port %d.", port)
     stopped.wait()
     del servers
 

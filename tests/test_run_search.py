@@ -122,7 +122,7 @@ def test_scores_hits_and_triplets(run_program, files, tmp_path):
         *flags(files, f"--work_dir={work}", "--do_eval", "--pooling=cls"),
         check=False,
     )
-    assert "corpus/manifest.json: the vectors there are" in refused.stderr
+    assert "corpus/manifest.json: the vectors are" in refused.stderr
     assert not (work / "judged_queries").exists()
 
 

@@ -1,32 +1,33 @@
 """Every random number of the pre-training data, in one table.
 
-A draw is four words of 32 random bits, Philox of (seed, pass, document,
-ordinal, what is drawn). Each of these has bits of its own in the key or the
-counter, so no two draws share their bits, and none depends on those before
-it: the examples of a block are the same in whatever order and process.
+A draw is four words of 32 random bits: Philox of (seed, pass, document,
+ordinal, what is drawn). Each of these has its own bits in the key or the
+counter, so no two draws share bits and none depends on an earlier one. The
+examples of a block are therefore the same in any order and any process.
 
-    what            of each                    words
+    what            drawn for each             words
     BLOCK           document, without a seed   its block
     TARGET          document and pass          whether its pairs are short;
                                                how short
     PAIR            pair                       where A ends; whether B is
-                                               random (or swapped); of which
-                                               document; its first sentence
+                                               random (or swapped); the
+                                               document of a random B; its
+                                               first sentence
     EXAMPLE         example                    its place in the records (two
-                                               words); the seed of its masks
-                                               (two), with which `text.masking`
-                                               draws
-    OTHER_DOCUMENT  pair                       the second to fourth try for the
-                                               document of a random B; the next
-                                               two numbers: four more each
+                                               words); its seed for
+                                               `text.masking` (two)
+    OTHER_DOCUMENT  pair                       words 1 to 3: tries 2 to 4 for
+                                               the document of a random B; the
+                                               next two numbers: tries 5 to 8,
+                                               9 and 10
     ARRANGEMENT     document                   its place in its block (two)
     SEQUENCE        sentence and pass          whether a sequence that begins
                                                here is short; how short
-    TRUNCATION      pair                       128 coins, for front or end; and
-                                               all numbers beyond, A and B in
-                                               turn
+    TRUNCATION      pair                       128 coins, for front or end;
+                                               even offsets from here are for
+                                               A, odd ones for B
 
-`packing_bits` alone has a key of its own: it is the same for all records.
+`packing_bits` has a key of its own: its bits are the same for all records.
 """
 
 import numpy as np
@@ -75,12 +76,12 @@ def packing_bits(count: int) -> np.ndarray:
 def below(bits: np.ndarray, limit: int | np.ndarray) -> np.ndarray:
     """Returns int64 in [0, limit) from words of 32 random bits.
 
-    Uneven by at most limit / 2**32, relatively.
+    The relative bias is at most limit / 2**32.
     """
     product = bits * np.asarray(limit, np.uint64)
     return (product >> np.uint64(32)).astype(np.int64)
 
 
 def happens(bits: np.ndarray, probability: float) -> np.ndarray:
-    """Returns bool, true with a probability, from words of 32 random bits."""
+    """Returns bool, true with this probability, from 32 random bits each."""
     return bits < round(probability * 2**32)

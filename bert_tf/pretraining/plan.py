@@ -1,8 +1,8 @@
-"""The stages of making records, as functions of what comes before alone.
+"""The stages of making records; each depends only on the stage before.
 
-A part of the text becomes tokenised documents; a block of the documents
-becomes a sorted run of examples; a range of the shuffled examples becomes
-masked records. Processes (`run_local`) and Beam (`run_beam`) run them.
+A part of the text becomes tokenised documents. A block of the documents
+becomes a sorted run of examples. A range of the shuffled examples becomes
+masked records. Processes (`run_local`) or Beam (`run_beam`) run the stages.
 """
 
 import dataclasses
@@ -29,20 +29,20 @@ from bert_tf.text.tokenizers.tokenizer import Spec
 # Examples packed, masked and serialized together.
 _BATCH_SIZE = 2048
 
-# Tokens that hardly a sentence of prose exceeds, and many a paragraph.
+# Few sentences of prose have more tokens; many paragraphs do.
 _LONG_SENTENCE = 125
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All that the stages need to know, and they themselves; can be pickled.
+    """The stages and all that they need to know; can be pickled.
 
     Args:
-        source: What is read: `text_files.TextFiles` or `tfds_text.TfdsText`.
+        source: The input: `text_files.TextFiles` or `tfds_text.TfdsText`.
         parts: Its `text_files.Part`s.
         tokenizer: The spec of the tokenizer.
         settings: The `Settings`.
-        max_bad_lines: How many lines may be left out, as they cannot be read.
+        max_bad_lines: How many unreadable lines may be left out.
 
     Raises:
         ValueError: If sequences are too short for the special tokens.
@@ -55,7 +55,7 @@ class Plan:
     max_bad_lines: int = 0
 
     def __post_init__(self):
-        # `Settings` knows of BERT's template alone.
+        # `Settings` only knows BERT's template.
         special = self.tokenizer.vocabulary.special
         shortest = special.count(2) + 2
         if (
@@ -70,7 +70,7 @@ class Plan:
             )
 
     def __getstate__(self):
-        # Not what the cached properties hold: every process makes its own.
+        # Without the cached properties: every process makes its own.
         return vars(dataclasses.replace(self))
 
     @property
@@ -79,18 +79,18 @@ class Plan:
 
     @functools.cached_property
     def dtype(self) -> np.dtype:
-        """Of token ids in files."""
+        """The dtype of token ids in files."""
         return blocks.token_dtype(len(self.tokenizer.vocabulary))
 
     def tokenize_part(self, part: text_files.Part, path: str) -> dict:
         """Writes the tokenised documents of a part (`blocks.write_part`).
 
-        Beside them stands of what they are a function: the part, and the last
-        file that was read for it.
+        A file beside them records their origin: the part, and the last file
+        that was read for it.
 
         Returns:
-            Numbers: of documents, sentences, tokens, of what was cut and what
-            left out; and the first places of that.
+            The counts of documents, sentences and tokens, and of what was cut
+            or left out; and the first places of lines left out.
         """
         reader = text_files.Reader(self.source, self.max_bad_lines)
         counts = blocks.write_part(
@@ -109,8 +109,8 @@ class Plan:
         """Writes the examples of a block of documents as a sorted run.
 
         Returns:
-            What `example_runs.write_run` does, and more numbers:
-            `{"lone_documents", "skipped_documents", "one_sentence_documents",
+            The counts of `example_runs.write_run`, and `{"lone_documents",
+            "skipped_documents", "one_sentence_documents",
             "long_sentence_tokens"}`.
         """
         num_sentences = np.diff(block.document_starts)
@@ -137,8 +137,8 @@ class Plan:
         """Writes the records of examples to a file.
 
         Returns:
-            `{"records", "predictions", "unmasked_examples", "bytes"}`,
-            numbers.
+            The counts `{"records", "predictions", "unmasked_examples",
+            "bytes"}`.
         """
         numbers = {"predictions": 0, "unmasked_examples": 0}
         batches = self._record_batches(examples, numbers)
@@ -146,9 +146,9 @@ class Plan:
         return numbers | {"records": num_records, "bytes": files.size(path)}
 
     def _record_batches(self, examples, numbers):
-        """Yields the records of `Examples` by batches: {name: [B, length]}.
+        """Yields the records of `Examples` in batches: {name: [B, length]}.
 
-        What is masked in them is added to `numbers`.
+        Adds the counts of the masking to `numbers`.
         """
 
         def make(examples):
@@ -174,7 +174,7 @@ class Plan:
         )
         order = np.argsort(rows, kind="stable")
         rows, examples = rows[order], examples.take(order)
-        # Some examples at a time, but whole rows.
+        # Batches of about this many examples, but of whole rows.
         edges = np.unique(np.searchsorted(rows, rows[::_BATCH_SIZE]))
         for first, last in zip(edges, [*edges[1:], len(rows)]):
             yield row_packing.join_rows(
@@ -185,7 +185,7 @@ class Plan:
             )
 
     def record_features(self, examples: example_runs.Examples) -> dict:
-        """Returns examples as records of one each: {name: [B, length]}."""
+        """Returns one record per example: {name: [B, length]}."""
         record = example_runs.pack(
             examples, self.settings.max_seq_length, self.tokenizer.vocabulary
         )
@@ -209,7 +209,7 @@ class Plan:
         return record
 
 
-# A process traces a graph once, however many plans have it.
+# A process traces a graph once, however many plans share it.
 @functools.lru_cache(maxsize=8)
 def _make_tokenize(tokenizer: Spec) -> Callable:
     return blocks.make_tokenize(tokenizer.make())
@@ -225,7 +225,7 @@ def _make_mask_tokens(
             tf.TensorSpec([None, length], tf.int32),
             tf.TensorSpec([None, 2], tf.int64),
         ],
-        # Nothing in it is Python control flow: converting it takes long.
+        # There is no Python control flow to convert, and converting is slow.
         autograph=False,
     )
     def mask_tokens(input_ids, input_mask, seeds):
@@ -242,7 +242,7 @@ def make_plan(
     settings: Settings,
     max_bad_lines: int = 0,
 ) -> Plan:
-    """Returns the `Plan` of the arguments of `run_local.build`.
+    """Returns the `Plan` for the arguments of `run_local.build`.
 
     Raises:
         ValueError: If a file is missing or empty.

@@ -1,7 +1,6 @@
-"""A whole set of records: what it counts, its ranges, its manifests.
+"""A whole set of records: its counts, its ranges, its manifests.
 
-What the local builder and the Beam pipeline have in common, besides the
-stages.
+The local builder and the Beam pipeline share this module and the stages.
 """
 
 import collections
@@ -26,14 +25,14 @@ _logger = logging.getLogger(__name__)
 # Examples of one task of the last stage.
 RANGE_SIZE = 1 << 16
 
-# Text whose lines are said to be sentences and are paragraphs: of prose 42 % of
-# the documents (docstrings) have one sentence at most, and 3 % of the tokens
-# are in long ones; of the same with a paragraph a line, 35 % at least are.
+# Above these shares, lines read as sentences are probably paragraphs. In prose
+# (docstrings) at most 42 % of the documents have a single sentence, and 3 % of
+# the tokens are in long ones. With a paragraph a line, at least 35 % are.
 _MAX_ONE_SENTENCE = 0.5
 _MAX_LONG = 0.2
 
-# RoBERTa's rule may mask nothing of an example of six tokens or fewer, too; few
-# of a text's examples are so short.
+# RoBERTa's rule may also leave an example of six tokens or fewer unmasked, but
+# few examples are that short.
 _MAX_UNMASKED = 0.1
 
 
@@ -46,25 +45,25 @@ class Counts:
         sentences: Their sentences.
         tokens: Their tokens.
         examples: Examples written.
-        records: Records that hold them: as many, or fewer rows of several.
-        example_tokens: Tokens of all examples, [CLS] and [SEP] counted.
-        random_pairs: Examples whose second segment is a random one, or
-            whose segments are swapped.
-        predictions: Tokens that are to be predicted; none are chosen where
-            the masking is dynamic.
-        unmasked_examples: Examples without one, unless the masking is dynamic.
-        cut_lines: Lines that were too long, and cut.
-        cut_documents: Documents that were too long, and cut.
-        lone_documents: Documents with no other to draw a random next
-            sentence from; their own were drawn.
-        skipped_documents: Documents of one sentence, which have no example
+        records: Records written; fewer than examples if rows are packed.
+        example_tokens: Tokens of all examples, including [CLS] and [SEP].
+        random_pairs: Examples whose second segment is random, or whose
+            segments are swapped.
+        predictions: Tokens to be predicted; 0 with dynamic masking.
+        unmasked_examples: Examples without a token to predict; 0 with dynamic
+            masking.
+        cut_lines: Cuts of lines that were too long.
+        cut_documents: Cuts of documents that were too long.
+        lone_documents: Documents alone in their block; their random next
+            sentences come from the document itself.
+        skipped_documents: Documents of one sentence, which yield no example
             with the objective "sentence_order".
-        bad_lines: Lines that could not be read, and were left out.
+        bad_lines: Unreadable lines that were left out.
         one_sentence_documents: Documents of one sentence.
-        long_sentence_tokens: Tokens of sentences that are longer than
-            English prose's and that an example does not hold whole.
+        long_sentence_tokens: Tokens in sentences that are too long for an
+            example, and longer than sentences of English prose.
         padding: Share of the records' columns that is padding.
-        unpacked_padding: What it would be with one example a record.
+        unpacked_padding: The same share with one example a record.
     """
 
     documents: int
@@ -88,7 +87,7 @@ class Counts:
 
 
 def total(results: Iterable[dict]) -> dict:
-    """Returns the sums of the numbers of tasks, and the first bad places."""
+    """Returns the sums of the tasks' counts, and the first bad places."""
     sums: collections.Counter[str] = collections.Counter()
     places = []
     for result in results:
@@ -99,17 +98,17 @@ def total(results: Iterable[dict]) -> dict:
 
 
 def check_parts(parts: dict, plan: Plan) -> None:
-    """Checks what was read, and warns once of lines that were left out.
+    """Checks what was read, and warns once about lines that were left out.
 
     Args:
         parts: The `total` of the first stage.
         plan: The `Plan`.
 
     Raises:
-        ValueError: If more lines are left out than may be (a `BadTextError`),
-            or there is no token.
+        ValueError: If too many lines were left out (a `BadTextError`), or
+            there is no token.
     """
-    # Parts of the release before have no such number: none was left out.
+    # Parts of the previous release lack this count: they left out no line.
     num_bad = parts.get("bad_lines", 0)
     if num_bad:
         told = bad_lines.tell(num_bad, parts["bad_places"], plan.source.place)
@@ -126,7 +125,7 @@ def check_parts(parts: dict, plan: Plan) -> None:
 
 
 def check_examples(num_examples: int, settings: Settings) -> None:
-    """Raises `ValueError` if there are none."""
+    """Raises `ValueError` if there are no examples."""
     if not num_examples:
         raise ValueError(
             "No document of the input has two sentences, which the objective "
@@ -137,13 +136,13 @@ def check_examples(num_examples: int, settings: Settings) -> None:
 def make_counts(
     parts: dict, blocks: dict, written: dict, settings: Settings
 ) -> Counts:
-    """Returns the `Counts` of the totals of the three stages' tasks."""
+    """Returns the `Counts` from the totals of the three stages."""
     length = settings.max_seq_length
     padding, unpacked_padding = (
         1 - blocks["example_tokens"] / (number * length)
         for number in (written["records"], blocks["examples"])
     )
-    # Older work folders' tasks have not counted all of it.
+    # Tasks in work folders of older releases did not count all of these.
     counted = collections.Counter(parts | blocks | written)
     counted["padding"] = round(padding, 4)
     counted["unpacked_padding"] = round(unpacked_padding, 4)
@@ -152,7 +151,7 @@ def make_counts(
 
 
 def warnings(counts: Counts, settings: Settings) -> list[str]:
-    """Returns what a user should know of the text, as sentences.
+    """Returns what a user should know about the text, as sentences.
 
     Args:
         counts: The `Counts`.
@@ -165,8 +164,8 @@ def warnings(counts: Counts, settings: Settings) -> list[str]:
             (counts.cut_documents, "cuts of documents longer than 4 MiB"),
             (
                 counts.lone_documents,
-                "documents had no other one to draw random next sentences "
-                "from: their own were drawn",
+                "documents had no other document to draw random next "
+                "sentences from, so these come from the document itself",
             ),
             (
                 counts.skipped_documents,
@@ -180,10 +179,10 @@ def warnings(counts: Counts, settings: Settings) -> list[str]:
         reason = ""
         if settings.do_whole_word_mask or settings.do_ngram_mask:
             reason = (
-                ": their words have more tokens than may be masked. To "
-                "byte-level BPE and XLM-RoBERTa's tokenizer, words are what "
-                "stands between spaces, so that a sentence of Chinese, "
-                "Japanese or Thai is one. Leave out --do_whole_word_mask and "
+                ": their words have more tokens than may be masked. With "
+                "byte-level BPE and XLM-RoBERTa's tokenizer, a word is the "
+                "text between two spaces, so a sentence of Chinese, Japanese "
+                "or Thai is a single word. Leave out --do_whole_word_mask and "
                 "--do_ngram_mask for such text"
             )
         found.append(
@@ -199,13 +198,13 @@ def warnings(counts: Counts, settings: Settings) -> list[str]:
         advice = "If a line is a paragraph, use --input_format=text."
     else:
         advice = "--objective=full_sentences needs no sentences."
-    # Of prose every one is told: its script may be one that the splitter does
-    # not know.
+    # With split prose even one document gets a warning: the splitter may not
+    # know its script.
     if lone > _MAX_ONE_SENTENCE or (is_split and lone):
         found.append(
             f"{counts.one_sentence_documents:,} of {counts.documents:,} "
             f"documents ({lone:.0%}) {'stayed' if is_split else 'have'} one "
-            "sentence, so that no second one of theirs can follow it. "
+            "sentence, so no second sentence can follow it. "
             f"{advice}"
         )
     if long > _MAX_LONG:
@@ -217,9 +216,9 @@ def warnings(counts: Counts, settings: Settings) -> list[str]:
 
 
 class Range(NamedTuple):
-    """Examples from the number `first` to before `last`: a task's records.
+    """The examples [first, last) that one task writes.
 
-    `number` counts the ranges through all shards.
+    `number` counts the ranges of all shards.
     """
 
     number: int
@@ -230,18 +229,17 @@ class Range(NamedTuple):
 def ranges_of(
     num_examples: int, num_shards: int, range_size: int
 ) -> list[list[Range]]:
-    """Returns for every shard its ranges of examples.
+    """Returns the ranges of examples of every shard.
 
-    The shards' sizes differ by one at most, and one after another they hold
-    the examples in order.
+    The shards hold the examples in order; their sizes differ by one at most.
 
-    Differs from BERT: the original fills its files in turn. Of examples in a
-    random order both ways give every file a random share.
+    Differs from BERT: the original fills its files in turn. The examples are
+    shuffled, so both ways give every file a random share.
     """
     if num_examples < num_shards:
         _logger.warning(
             "`output_file` names %d files for %d examples: %d of them are "
-            "empty, and readers pass over them.",
+            "empty, and readers skip them.",
             num_shards,
             num_examples,
             num_shards - num_examples,
@@ -262,7 +260,7 @@ def ranges_of(
 
 
 def make_manifest(plan: Plan, inputs: list[dict]) -> manifests.Manifest:
-    """Returns the `Manifest` of records, as far as it is known before.
+    """Returns the `Manifest` of records, before their counts are known.
 
     Args:
         plan: The `Plan`.
@@ -270,12 +268,12 @@ def make_manifest(plan: Plan, inputs: list[dict]) -> manifests.Manifest:
     """
     settings = dataclasses.asdict(plan.settings) | plan.source.settings
     if plan.settings.input_format != "sentences":
-        # Other rules make other records of the same text. Manifests of older
-        # releases, whose rules were of English alone, tell none.
+        # Other rules make other records from the same text. Manifests of
+        # older releases, with rules for English only, have no version.
         settings["sentence_rules"] = sentences.VERSION
     vocabulary = plan.tokenizer.vocabulary
     if vocabulary.path is not None:
-        # Not all of the path, which is another one on another machine.
+        # Only the end of the path: the rest differs between machines.
         parts = vocabulary.path.split("/")[-2:]
         settings[manifests.VOCAB_FILE] = "/".join(parts)
     return manifests.Manifest(
@@ -293,7 +291,7 @@ def make_manifest(plan: Plan, inputs: list[dict]) -> manifests.Manifest:
 
 
 def identity(manifest: manifests.Manifest) -> dict[str, Any]:
-    """Returns what is equal of equal records, whatever names their files have.
+    """Returns what equal records share, whatever their files are called.
 
     Args:
         manifest: As `make_manifest` returns it, or as it was written.
@@ -310,15 +308,15 @@ def identity(manifest: manifests.Manifest) -> dict[str, Any]:
 def find_counts(
     output_paths: list[str], manifest: manifests.Manifest | None
 ) -> Counts | None:
-    """Returns the `Counts` of records that are there; None where nothing is.
+    """Returns the `Counts` of existing records; None if there is nothing.
 
     Args:
         output_paths: The record files.
         manifest: As `make_manifest` returns it; None if it is not known yet.
 
     Raises:
-        ValueError: If a record file or a manifest is there, and not all of them
-            are, whole and of this manifest.
+        ValueError: If a record file or a manifest exists, unless all of them
+            do, whole and made as this manifest says.
     """
     made = manifest_paths(output_paths)
     there = [path for path in (*output_paths, *made) if files.exists(path)]
@@ -332,9 +330,9 @@ def find_counts(
         except ValueError:
             is_whole = False
     if not is_whole:
-        what = "no whole set of records"
+        what = "in an incomplete set of records"
     elif manifest is None:
-        what = "perhaps of other text or flags"
+        what = "perhaps made from other text or with other flags"
     else:
         wanted = _flat(manifest)
         differences = {
@@ -349,13 +347,13 @@ def find_counts(
             return Counts(**{name: counts.get(name, 0) for name in names})
         what = f"made with other {', '.join(sorted(differences))}"
     raise ValueError(
-        f"{there[0]} is there already, {what}. To replace what is there, "
-        "--overwrite must be given (from Python, overwrite=True)."
+        f"{there[0]} already exists, {what}. To replace it, give --overwrite "
+        "(in Python, overwrite=True)."
     )
 
 
 def _flat(manifest):
-    """Returns what `identity` does, by names that a message can have."""
+    """Returns `identity` as a flat dictionary with names for messages."""
     values = identity(manifest)
     del values["vocab_size"]
     values["vocabulary"] = values.pop("vocab_sha256")
@@ -363,7 +361,7 @@ def _flat(manifest):
 
 
 def manifest_paths(output_paths: Iterable[str]) -> dict[str, list[str]]:
-    """Returns {path of the manifest: its record files}, by their folders."""
+    """Returns {path of the manifest: its record files}, one per folder."""
     by_folder: dict[str, list[str]] = {}
     for path in output_paths:
         by_folder.setdefault(path.rpartition("/")[0], []).append(path)
@@ -384,7 +382,7 @@ def make_manifests(
         counts: The `Counts`.
         output_paths: All record files.
         shards: As `ranges_of` returns them.
-        written: The numbers of each range that was written, by its number.
+        written: {number of a range: the counts of its task}.
     """
     records = {}
     for path, shard in zip(output_paths, shards):

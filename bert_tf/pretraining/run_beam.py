@@ -1,16 +1,16 @@
 """Makes pre-training records as an Apache Beam pipeline.
 
-The stages are those of the `plan`, and the records `run_local`'s, shard
-by shard and byte for byte; only what lies between the stages travels through
-the pipeline instead of a work folder:
+The stages are those of the `plan`, and the records are those of `run_local`,
+shard by shard and byte for byte. Intermediate results go through the pipeline
+instead of a work folder:
 
     parts of the input    -> tokenised documents, by block
     blocks of documents   -> sorted runs of examples, by bucket of their order
     buckets of all runs   -> merged, cut anew by range of the examples
     ranges of examples    -> record files, joined to shards
 
-What is known only after a stage, how many tokens or examples there are, the
-next one gets as a side input. Paths must be such that all workers see them.
+The numbers of tokens and examples are only known after a stage, so the next
+one gets them as side inputs. All workers must be able to see the paths.
 """
 
 import bisect
@@ -53,33 +53,33 @@ def build(
     max_bad_lines: int = 0,
     overwrite: bool = False,
 ) -> record_set.Counts | None:
-    """Runs the pipeline, and waits for its end.
+    """Runs the pipeline and waits for it to end.
 
     Args:
-        input_files: As of `run_local.build`.
-        output_files: As of `run_local.build`.
+        input_files: See `run_local.build`.
+        output_files: See `run_local.build`.
         tokenizer: The spec of the tokenizer.
         settings: A `Settings`.
         options: A list of the pipeline's options, e.g.
             `["--runner=DataflowRunner", "--project=..."]`.
-        work_dir: A folder in which one is made for record files that are not
-            whole yet, and removed when the job is over; None is that of the
-            first record file.
-        max_bad_lines: As of `run_local.build`.
-        overwrite: Whether files that are there may be replaced.
+        work_dir: Parent of the folder for unfinished record files, which is
+            removed when the job is over; None for the folder of the first
+            record file.
+        max_bad_lines: See `run_local.build`.
+        overwrite: Whether existing files may be replaced.
 
     Returns:
-        The `record_set.Counts`; None if the job has not been waited for, or
-        its files cannot be seen from here.
+        The `record_set.Counts`; None if the runner did not wait for the job,
+        or if its files are not visible from here.
 
     Raises:
         ValueError: If an option is unknown, the input cannot be read or is
-            empty, or there are such files and they may not be replaced. Of
-            what workers raise, the runner decides.
+            empty, or files exist that may not be replaced. The runner decides
+            what becomes of errors in workers.
     """
     output_paths = tfrecord.output_paths(output_files)
     if not overwrite:
-        # The text's hashes are known in the pipeline only.
+        # The hashes of the text are only known in the pipeline.
         record_set.find_counts(output_paths, None)
     plan = plan_lib.make_plan(input_files, tokenizer, settings, max_bad_lines)
     files.check_is_no_input("output_file", output_paths, plan.source.paths)
@@ -110,8 +110,8 @@ def _is_over(pipeline):
     result = getattr(pipeline, "result", None)
     if result is not None:
         return PipelineState.is_terminal(result.state)
-    # It was being started. What the direct runner raises ends its job; of
-    # others, and where somebody interrupts, there is no telling.
+    # There is no result if the start raised. An `Exception` ends the direct
+    # runner's job. Other jobs, and interrupted ones, may still be running.
     return isinstance(pipeline.runner, DirectRunner) and isinstance(
         sys.exception(), Exception
     )
@@ -122,7 +122,7 @@ def _add_stages(pipeline, plan, folder, output_paths):
     one = pipeline | "One" >> beam.Create([None])
 
     def once(name, function, *arguments):
-        """Returns what a function returns, as a side input."""
+        """Returns the function's result as a side input."""
         return beam.pvalue.AsSingleton(
             one | name >> beam.Map(function, *arguments)
         )
@@ -187,7 +187,7 @@ def _add_stages(pipeline, plan, folder, output_paths):
         shards,
         written,
     )
-    # After the manifests, as the local builder does.
+    # After the manifests, as in the local builder.
     spread("Shards", enumerate(output_paths)) | "Join" >> beam.Map(
         _join, shards, written, told, folder
     )
@@ -198,14 +198,14 @@ def _with_counts(transform):
 
 
 def _total_of(outputs, name):
-    """Returns the sums of all tasks' numbers, as a side input."""
+    """Returns the sums of all tasks' counts as a side input."""
     return beam.pvalue.AsSingleton(
         outputs[_COUNTS] | name >> beam.CombineGlobally(record_set.total)
     )
 
 
 def _tokenize(part, plan):
-    """Part to documents: (block bits, (key, token ids, lengths))."""
+    """Yields (block bits, (key, token ids, lengths)) of a part's documents."""
     with _scratch() as path:
         counts = plan.tokenize_part(part, path)
         for bits, *document in blocks.read_documents(path, plan.dtype):
@@ -214,9 +214,9 @@ def _tokenize(part, plan):
 
 
 def _cut(element, plan):
-    """Block to a run: (bucket, (block, headers, token ids))."""
+    """Yields (bucket, (block, headers, token ids)) of a block's run."""
     number, found = element
-    # By their keys, which are unique; the arrays have no order.
+    # Sorted by the keys alone, which are unique: arrays cannot be compared.
     keys, tokens, lengths = zip(*sorted(found, key=lambda each: each[0]))
     block = blocks.assemble(keys, list(tokens), list(lengths), plan.dtype)
     with _scratch() as path:
@@ -227,7 +227,7 @@ def _cut(element, plan):
 
 
 def _write(element, plan, folder):
-    """Range of examples to a record file: (range, numbers)."""
+    """Writes the record file of a range; returns (range, counts)."""
     number, pieces = element
     with files.whole_file(_range_path(folder, number)) as temporary:
         return number, plan.write_records(_merged(pieces), temporary)
@@ -266,7 +266,7 @@ def _ranges(_, counts, num_shards, range_size, settings):
 
 
 def _merged(pieces):
-    """Returns the examples of pieces, which are in the order of numbers."""
+    """Returns the examples of pieces, in the order of their numbers."""
     pieces = sorted(pieces, key=lambda piece: piece[0])
     _, headers, tokens = zip(*pieces)
     return example_runs.merge(headers, tokens)
@@ -278,7 +278,8 @@ def _merge(element, first_examples, shards):
     examples = _merged(pieces)
     before = first_examples[bucket]
     end = before + len(examples)
-    # In the order of examples. There may be many ranges, and many buckets.
+    # Ranges are in the order of examples. A binary search finds the first,
+    # because there may be many ranges and many buckets.
     ranges = [*itertools.chain.from_iterable(shards)]
     start = bisect.bisect_right(ranges, before, key=lambda each: each.last)
     for number, first, last in itertools.islice(ranges, start, None):
@@ -309,13 +310,13 @@ def _write_manifests(
 
 def _join(element, shards, written, told, folder):
     """Writes one record file from its ranges."""
-    del told  # Only waited for.
+    del told  # It is an argument so that this step waits for it.
     number, path = element
     with (
         files.whole_file(path) as temporary,
         tf.io.gfile.GFile(temporary, "wb") as stream,
     ):
-        # Without it there would be no file of an empty shard.
+        # Creates the file, even for an empty shard.
         stream.write(b"")
         for each in shards[number]:
             if each.number in written:

@@ -1,9 +1,9 @@
-"""Makes pre-training records of text files of any size, on one machine.
+"""Makes pre-training records from text files of any size, on one machine.
 
-The stages of the `plan`, with their files in a work folder beside the records.
-Their tasks run in one process or in many; a run that was stopped goes on where
-it was. The records are a function of the corpus and the settings alone, and
-what is held in memory depends on neither.
+It runs the stages of the `plan`, with their files in a work folder beside the
+records. Their tasks run in one process or in many, and a stopped run can be
+resumed. The records are a function of the corpus and the settings alone. The
+memory in use depends on neither.
 """
 
 import concurrent.futures
@@ -34,16 +34,16 @@ from bert_tf.text.tokenizers.tokenizer import Spec
 
 _logger = logging.getLogger(__name__)
 
-# Input for which one more process is worth its start.
+# Bytes of input for which another process is worth its start-up time.
 _BYTES_A_WORKER = 8 << 20
 
-# Version of the files in a work folder: only the same one goes on with them.
+# Version of the files in a work folder. Other versions do not resume from them.
 _WORK_VERSION = 3
 
-# The stages, as the names of their files have them: parts of the text, blocks
-# of documents, and ranges of examples, of which older releases said segments.
+# The stages' names in file names: parts of the text, blocks of documents, and
+# ranges of examples, which older releases called segments.
 _PART, _BLOCK, _RANGE = "part", "block", "segment"
-# Of the files that a task of each writes.
+# Suffixes of the files that a task of each stage writes.
 _SUFFIXES = {
     _PART: blocks.SUFFIXES,
     _BLOCK: example_runs.SUFFIXES,
@@ -52,11 +52,11 @@ _SUFFIXES = {
 
 
 class Tasks:
-    """The tasks of a plan, as methods of their numbers.
+    """The tasks of a plan, as methods that take the number of a task.
 
-    A task writes its files into the work folder, and last a small JSON file
-    with its numbers, by which a later run knows that it is done. What it
-    writes is a function of the plan and its own number alone.
+    A task writes its files into the work folder. Last it writes a small JSON
+    file with its counts, which tells a later run that it is done. The files
+    are a function of the plan and the task's number alone.
 
     Args:
         plan: The `plan.Plan`.
@@ -68,11 +68,11 @@ class Tasks:
         self.work_dir = work_dir
 
     def __getstate__(self):
-        # Not what the cached properties hold: every process makes its own.
+        # Without the cached properties: every process makes its own.
         return {"plan": self.plan, "work_dir": self.work_dir}
 
     def path(self, stage: str, number: int) -> str:
-        """Returns where a task writes: a name for suffixes."""
+        """Returns the path of a task's files, without their suffixes."""
         return os.path.join(self.work_dir, f"{stage}-{number:06d}")
 
     def tokenize_part(self, number: int) -> dict:
@@ -103,22 +103,22 @@ class Tasks:
         )
 
     def result(self, stage: str, number: int) -> dict | None:
-        """Returns the numbers of a task, or None if it is not done."""
+        """Returns the counts of a task, or None if it is not done."""
         path = self.path(stage, number)
         if not os.path.exists(f"{path}.json"):
             return None
         told = files.read_json(f"{path}.json")
         if stage == _RANGE:
-            # It moves to its place when all are done.
+            # The file is moved away once all tasks are done.
             path = f"{path}.tfrecord"
             if not os.path.exists(path) or files.size(path) != told["bytes"]:
                 return None
         return told
 
-    # What is known only after an earlier stage lies in the work folder.
+    # The results of one stage that later ones need are in the work folder.
 
     def note(self, stage: str, value: int | list) -> None:
-        """Writes there how many blocks there are, or the list of ranges."""
+        """Writes the number of blocks, or the list of ranges, to a file."""
         files.write_text(self._note_path(stage), json.dumps(value))
 
     def _note_path(self, stage):
@@ -141,8 +141,8 @@ class Tasks:
 
 
 def _done(path, numbers):
-    # On the disk before the file that says so. The folder is not searched: it
-    # has the files of all tasks, and a corpus may have thousands of files.
+    # The files must be on disk before the one that says so. Listing the folder
+    # would be slow: it holds the files of all tasks, perhaps thousands.
     stage, _, _ = os.path.basename(path).rpartition("-")
     for suffix in _SUFFIXES[stage]:
         with open(f"{path}.{suffix}", "rb") as stream:
@@ -162,40 +162,39 @@ def build(
     max_bad_lines: int = 0,
     overwrite: bool = False,
 ) -> record_set.Counts:
-    """Makes records of text files, and the manifest beside them.
+    """Makes records from text files, and the manifest beside them.
 
-    The records appear when all are whole. What was there before is replaced
-    only if it may be, and stays if anything fails; of equal records that are
-    there already nothing is made, and a warning says so. A run that was killed,
-    had no more room on the disk or met text that cannot be read goes on where
-    it was when it is started again.
+    The records appear once all of them are complete. Existing files are
+    replaced only with `overwrite`, and stay if anything fails. If equal records
+    exist, none are made and a warning says so. Run it again to resume a run
+    that was killed, filled the disk or met text that cannot be read.
 
     Args:
         input_files: Comma-separated globs of text files; or a
             `tfds_text.TfdsText`, with the setting `input_format="tfds"`.
-        output_files: Comma-separated paths, as `tfrecord.output_paths` reads
-            them. Examples are dealt to them evenly, records of several
-            examples only about so.
+        output_files: Comma-separated paths; see `tfrecord.output_paths`. They
+            get equal numbers of examples, so with several examples a record
+            only roughly equal numbers of records.
         tokenizer: The spec of the tokenizer.
         settings: A `Settings`.
         progress: Called as `progress(stage, done, total)`, before the first
             task of a stage and after each; the stages are
             "tokenize" (bytes), "cut" (blocks) and "write" (examples).
-        num_workers: The number of processes; 0 is as many as there are cores
-            and the size of the input makes worth while.
-        work_dir: Where to work: a folder that is made, and removed at the
-            end. None is one beside the first record file.
+        num_workers: The number of processes; 0 for one per core, or fewer if
+            the input is small.
+        work_dir: The work folder, which is created, and removed at the end.
+            None for one beside the first record file.
         max_bad_lines: How many lines may be left out, with a warning, because
-            they are not UTF-8 or not in the format. Changes no record of an
-            input that is read to its end.
-        overwrite: Whether files of these names that are there are replaced.
+            they are not UTF-8 or not in the format. It does not change the
+            records of an input that is read to its end.
+        overwrite: Whether existing files of these names are replaced.
 
     Returns:
         The `record_set.Counts`.
 
     Raises:
-        ValueError: If a file is missing or empty, more lines are bad than may
-            be, there is no sentence, or other records are there already.
+        ValueError: If a file is missing or empty, too many lines are bad,
+            there is no sentence, or other records exist.
         OSError: If files cannot be written.
     """
     if num_workers < 0:
@@ -214,16 +213,16 @@ def build(
     with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
         inputs = list(pool.map(text_files.describe, source.paths))
     manifest = record_set.make_manifest(plan, inputs)
-    # No model's concern, but other text: whether a tokenizer is fast.
+    # The manifest omits the setting `fast`, which may change the token ids.
     work = tokenizer.settings | record_set.identity(manifest)
     work |= {"version": _WORK_VERSION, "output_paths": output_paths}
     work_dir = work_folder.place(work_dir, output_paths[0])
-    # A run that was killed as it moved them to their places goes on.
+    # A run that was killed while it moved the files is resumed instead.
     if not overwrite and not work_folder.is_publishing(work_dir, work):
         counts = record_set.find_counts(output_paths, manifest)
         if counts is not None:
             _logger.warning(
-                "The records are there already, made of this text with these "
+                "The records already exist, made from this text with these "
                 "settings. Nothing was done; --overwrite makes them again."
             )
             return counts
@@ -241,20 +240,20 @@ def build(
 
 
 def _run_stages(tasks, run, num_shards, progress):
-    """Runs what is not done.
+    """Runs the tasks that are not done.
 
     Returns:
-        The `Counts`, the shards' ranges, and {number of a range: numbers}.
+        The `Counts`, the shards' ranges, and {number of a range: counts}.
     """
     plan = tasks.plan
 
     def run_stage(method, stage, sizes, shown):
-        """Runs a stage's tasks; returns the numbers of all, in order."""
+        """Runs a stage's tasks; returns the counts of all, in order."""
         results = [tasks.result(stage, number) for number in range(len(sizes))]
         left = [number for number, told in enumerate(results) if told is None]
         done = sum(sizes) - sum(sizes[number] for number in left)
         if progress and left:
-            # A task may take minutes.
+            # Show the stage at once: its first task may take minutes.
             progress(shown, done, sum(sizes))
         for number, told in run(method, left):
             results[number] = told
@@ -288,7 +287,7 @@ def _run_stages(tasks, run, num_shards, progress):
 
 
 def _publish(tasks, output_paths, shards, made):
-    """Makes the record files of the ranges, and writes the manifests.
+    """Makes the record files from the ranges, and writes the manifests.
 
     Args:
         tasks: The `Tasks`.
@@ -297,9 +296,9 @@ def _publish(tasks, output_paths, shards, made):
         made: {path: `Manifest`}.
     """
     with contextlib.ExitStack() as stack:
-        # On the way out each becomes the file it stands for, the last first:
-        # the manifests before the records. Should only some of them get to
-        # their places, then the sizes tell that the others are none of them.
+        # At the exit each temporary file is renamed, the last one first, so
+        # manifests come before records. If only some are renamed, the sizes in
+        # the manifests expose record files that are not of this set.
         temporaries = {
             path: stack.enter_context(files.whole_file(path))
             for path in (*output_paths, *made)
@@ -319,7 +318,7 @@ def _publish(tasks, output_paths, shards, made):
 
 
 def _join_files(names, path):
-    """Moves files into one; TFRecord files in a row are a TFRecord file."""
+    """Moves files into one: concatenated TFRecord files are a TFRecord file."""
     if files.is_remote(path):
         stream = tf.io.gfile.GFile(path, "wb")
     else:

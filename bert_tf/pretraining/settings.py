@@ -1,4 +1,4 @@
-"""What pre-training records are a function of, besides text and vocabulary."""
+"""The settings that pre-training records are made with."""
 
 import dataclasses
 
@@ -11,16 +11,17 @@ from bert_tf.text.masking_rules import Rules
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the examples are a function of, besides text and vocabulary.
+    """The settings that examples are made with.
 
-    Its fields are flags of the program that makes records.
+    With the text and the vocabulary they determine the examples. Their fields
+    are flags of the program that makes records.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
     """
 
     max_seq_length: int = described.option(
-        128, "Tokens of an example, special ones counted."
+        128, "Tokens of an example, including special ones."
     )
     max_predictions_per_seq: int = described.option(
         20, "Most masked tokens of an example, or of a row of several."
@@ -33,7 +34,7 @@ class Settings:
         0.15, "Share of an example's tokens that is masked."
     )
     short_seq_prob: float = described.option(
-        0.1, "Share of documents that are cut into pairs of a shorter length."
+        0.1, "Share of documents that are cut into shorter pairs."
     )
     do_whole_word_mask: bool = described.option(
         False, "Mask all pieces of a word together."
@@ -42,7 +43,7 @@ class Settings:
         "sentences",
         "sentences: one a line, a blank line between documents. text: a "
         "paragraph a line, a blank line between documents. jsonl: an object a "
-        "line. wikiextractor: what WikiExtractor writes.",
+        "line. wikiextractor: the output of WikiExtractor.",
         choices=text_files.FORMATS,
     )
     text_field: str = described.option(
@@ -64,29 +65,30 @@ class Settings:
         choices=("static", "dynamic"),
     )
     do_span_mask: bool = described.option(
-        False, "Mask spans of whole words, of geometric lengths (SpanBERT)."
+        False, "Mask spans of whole words with geometric lengths (SpanBERT)."
     )
     do_ngram_mask: bool = described.option(
-        False, "Mask runs of 1 to 3 whole words, short ones oftener (ALBERT)."
+        False, "Mask runs of 1 to 3 whole words, mostly short ones (ALBERT)."
     )
     masking_rule: str = described.option(
         "bert",
         "bert: of the masked tokens 80% become [MASK], 10% stay, 10% become "
-        "another. roberta: the same, special tokens may be masked too, and "
-        "how many is rounded by chance. electra: 85% become [MASK], 15% stay.",
+        "another. roberta: the same, but special tokens may be masked too, and "
+        "the number is rounded at random. electra: 85% become [MASK], 15% "
+        "stay.",
         choices=tuple(MASKING_RULES),
     )
     max_sequences_per_row: int = described.option(
         1,
-        "Most examples in a record. From 2 on short ones share a row of "
-        "max_seq_length tokens, with attention kept apart and positions "
-        "restarted, as long as their masks fit into max_predictions_per_seq.",
+        "Most examples in a record. From 2 on, short examples share a row of "
+        "max_seq_length tokens, with separate attention and positions, as long "
+        "as their masks fit into max_predictions_per_seq.",
     )
 
     def __post_init__(self):
         checks = {
-            # [CLS] A [SEP] B [SEP], each segment with a token. Of longer
-            # templates a `Plan` asks for more.
+            # [CLS] A [SEP] B [SEP], with a token in each segment. `Plan`
+            # checks the longer templates.
             "max_seq_length": (self.max_seq_length >= 5, "at least 5"),
             "short_seq_prob": (0 <= self.short_seq_prob <= 1, "in [0, 1]"),
             "dupe_factor": (self.dupe_factor >= 1, "positive"),
@@ -98,7 +100,7 @@ class Settings:
         }
         for field in dataclasses.fields(self):
             if known := field.metadata["choices"]:
-                # No flag says this one: it is what `tfds_name` means.
+                # Not a value of the flag: it is set by --tfds_name.
                 known += ("tfds",) if field.name == "input_format" else ()
                 is_known = getattr(self, field.name) in known
                 checks[field.name] = is_known, f"one of {', '.join(known)}"
@@ -108,7 +110,7 @@ class Settings:
                     f"`{name}` must be {expected}. "
                     f"Received: {name}={getattr(self, name)!r}."
                 )
-        # It checks its part.
+        # `Rules` checks its own fields.
         _ = self.masking
 
     @property

@@ -1,7 +1,7 @@
-"""Folders for what lies between text and records, removed when it is over.
+"""Folders for intermediate files, removed when the records are made.
 
-The local builder's is kept for the next start if a run stops; a Beam job's is
-new for each. Neither removes what is not its own.
+The local builder keeps its folder if a run stops, and the next run resumes
+there. A Beam job gets a new folder. Neither removes files of others.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from bert_tf.pretraining.sources.text_files import Part
 from bert_tf.text.bad_lines import BadTextError
 from bert_tf.training import lock
 
-# What the folder is the work of; it is written first and removed last.
+# What the folder belongs to. It is written first and removed last.
 _WORK = "work.json"
-# The files that are being made elsewhere, under the names that they have until
-# they are whole. From then on some of them may be in their places.
+# Temporary names of the output files. Once this file exists, some of them may
+# already have been moved to their final places.
 _TEMPORARIES = "temporaries.json"
-# The second is an older release's.
+# The second name was used by an older release.
 _LOCKS = (lock.NAME, "lock")
 
 _logger = logging.getLogger(__name__)
@@ -33,7 +33,8 @@ def place(work_dir: str | None, output_path: str) -> str:
     """Returns the builder's folder.
 
     Args:
-        work_dir: The one that is wanted, or None for one beside the records.
+        work_dir: The folder that the user named; None for one beside the
+            records.
         output_path: The first record file.
 
     Raises:
@@ -44,18 +45,18 @@ def place(work_dir: str | None, output_path: str) -> str:
     output_dir, _, name = output_path.rpartition("/")
     if files.is_remote(output_dir):
         raise ValueError(
-            "`work_dir` must name a folder on a local disk, as the records do "
-            f"not lie on one: {output_path}."
+            "`work_dir` must name a folder on a local disk, because the "
+            f"records are not on one: {output_path}."
         )
     return os.path.join(output_dir, f".{name}.work")
 
 
 def is_publishing(folder: str, work: dict) -> bool:
-    """Returns whether an earlier run of a work began to move its files.
+    """Returns whether an earlier run of this work began to move its files.
 
     Args:
-        folder: The builder's.
-        work: As of `local`.
+        folder: The builder's folder.
+        work: See `local`.
     """
     noted = os.path.join(folder, _TEMPORARIES)
     return os.path.exists(noted) and _read_work(folder) == work
@@ -67,24 +68,24 @@ def local(
     work: dict,
     parts: abc.Sequence[Part],
 ) -> abc.Iterator[str]:
-    """Yields the builder's folder, with what is left of an earlier run.
+    """Yields the builder's folder, with the files of an earlier run.
 
-    After another run's work it is empty, but for the parts of the same work
-    whose files are the same.
+    Files of another work are removed. If only its input files differ, the
+    parts that would be the same again are kept.
 
     Args:
         work_dir: The folder.
-        work: A dictionary: what must be equal for an earlier run to be one of
-            this work.
-        parts: The `text_files.Part`s of it.
+        work: A dictionary that identifies the work. A run resumes an earlier
+            one if theirs are equal.
+        parts: The `text_files.Part`s of the work.
 
     Raises:
-        ValueError: If the folder is somebody else's.
+        ValueError: If the folder holds files of anything else.
         OSError: If another process works in it.
     """
-    hint = f"(Run again to go on with what is done in {work_dir}.)"
+    hint = f"(Run again to resume from {work_dir}.)"
     try:
-        # What is removed is removed under the lock.
+        # Files are only removed under the lock.
         with lock.hold(work_dir):
             _prepare(work_dir, work, parts)
             try:
@@ -102,19 +103,19 @@ def local(
         files.name_full_disk(error, work_dir)
         raise OSError(f"{error} {hint}") from error
     finally:
-        # If there is something in it, it stays.
+        # A folder that is not empty stays.
         with contextlib.suppress(OSError):
             os.rmdir(work_dir)
 
 
 def note_temporaries(folder: str, paths: list[str]) -> None:
-    """Notes files that are about to be made: a killed run leaves them."""
+    """Notes files about to be made, as a killed run leaves them behind."""
     files.write_text(os.path.join(folder, _TEMPORARIES), json.dumps(paths))
 
 
 def _prepare(folder, work, parts):
-    """Removes what an earlier run left that is no use to this one."""
-    # One that was being written when a run was killed is no work yet.
+    """Removes files of an earlier run that this one cannot use."""
+    # A `_WORK` that a killed run was still writing does not count.
     names = {
         name
         for name in os.listdir(folder)
@@ -122,9 +123,9 @@ def _prepare(folder, work, parts):
     }
     told = _read_work(folder)
     if names and told is None:
-        # No OSError: to run again would be of no use.
+        # Not an OSError: running again would not help.
         raise ValueError(
-            "`work_dir` must be empty, or of an earlier run. "
+            "`work_dir` must be empty, or hold the work of an earlier run. "
             f"Received: work_dir={folder!r}."
         )
     temporaries = os.path.join(folder, _TEMPORARIES)
@@ -141,7 +142,7 @@ def _prepare(folder, work, parts):
 
 
 def _read_work(folder):
-    """Returns what an earlier run wrote, or None if it is none of ours."""
+    """Returns the work that an earlier run wrote; None if there is none."""
     try:
         told = files.read_json(os.path.join(folder, _WORK))
     except ValueError:
@@ -156,11 +157,11 @@ def _read_work(folder):
 
 
 def _current_parts(folder, parts, told, work):
-    """Returns the names of the parts that would be made the same again."""
+    """Returns the names of the parts that would come out the same again."""
     if told | {"inputs": None} != work | {"inputs": None}:
         return set()
-    # A document that is open at the end of the last file may go on in a new
-    # one: then None is no longer None.
+    # A document that is open at the end of the last file may continue in a
+    # new file. The None after the last file then differs.
     old, new = ([*each["inputs"], None] for each in (told, work))
     names = set()
     for number, part in enumerate(parts):
@@ -179,7 +180,7 @@ def _current_parts(folder, parts, told, work):
 
 
 def _clear(folder):
-    """Removes all but the lock; last what tells whose work it was."""
+    """Removes everything but the lock; the file `_WORK` goes last."""
     names = sorted(os.listdir(folder), key=lambda name: name == _WORK)
     for name in names:
         if name != lock.NAME:
@@ -193,11 +194,11 @@ def shared(
     """Yields a new folder for a job on other machines.
 
     Args:
-        work_dir: The folder in which it is made, local or remote; what else
-            is there stays. None is that of the records.
-        output_path: The first record file, which gives it its name.
-        is_over: Called at the end: whether the job is. The folder of a job
-            that may still be running stays, and a warning tells where it is.
+        work_dir: The parent of the new folder, local or remote; None for the
+            folder of the records. Other files there stay.
+        output_path: The first record file; the folder is named after it.
+        is_over: Called at the end; returns whether the job is over. If it may
+            still be running, the folder stays and a warning names it.
     """
     output_dir, _, name = output_path.rpartition("/")
     folder = os.path.join(

@@ -1,8 +1,7 @@
-"""Runs numbered tasks in this process, and in others beside it.
+"""Runs numbered tasks in this process and in worker processes beside it.
 
-The others are started anew (not forked: TensorFlow's threads do not live
-through a fork) and end when the process that started them does, however that
-one ends.
+Workers are spawned, not forked: TensorFlow's threads do not survive a fork.
+They end when the process that started them ends, however it ends.
 """
 
 import collections
@@ -20,33 +19,33 @@ from collections import abc
 from bert_tf import lean_imports
 from bert_tf import quiet
 
-# In a worker: what the tasks are methods of.
+# In a worker, the object whose methods are the tasks.
 _tasks = None
 
 
 @contextlib.contextmanager
 def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
-    """Yields a function that runs tasks and gives their results.
+    """Yields a function that runs tasks and yields their results.
 
-    `run(method, numbers)` yields (number, `getattr(tasks, method)(number)`),
-    in the order in which they are done. Where anything raises in the block,
-    the others' tasks are not waited for: they are ended in the midst of them.
+    `run(method, numbers)` yields (number, `getattr(tasks, method)(number)`)
+    as tasks finish. If the block raises, the workers are ended at once, in the
+    middle of their tasks.
 
     Args:
         tasks: An object that can be pickled, with methods of one integer.
-        num_workers: The number of processes, this one counted: it works too,
-            for TensorFlow alone takes 300 MB of every process.
+        num_workers: The number of processes, including this one. It works too,
+            because TensorFlow alone takes 300 MB of every process.
 
     Raises (the function):
         OSError: If a process was killed.
-        What a task raises.
+        Whatever a task raises.
     """
     if num_workers == 1:
         yield lambda method, numbers: (
             (number, getattr(tasks, method)(number)) for number in numbers
         )
         return
-    # Workers end where its other end is closed.
+    # Workers end when `held`, the other end, is closed.
     watched, held = multiprocessing.Pipe(duplex=False)
     executor = concurrent.futures.ProcessPoolExecutor(
         num_workers - 1,
@@ -63,7 +62,7 @@ def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
             tasks, executor, started, method, numbers
         )
     except BaseException:
-        # What they are at may take half an hour, and can be done again.
+        # Their tasks may take half an hour, and can be repeated.
         held.close()
         raise
     finally:
@@ -73,15 +72,15 @@ def pool(tasks: object, num_workers: int) -> abc.Iterator[abc.Callable]:
 
 
 def _run(tasks, executor, started, method, numbers):
-    """Yields (number, result) of tasks of all processes, as `pool` tells.
+    """Yields (number, result) of the tasks of all processes; see `pool`.
 
     Args:
-        tasks: What they are methods of.
-        executor: The other processes.
-        started: A future of each of them. They take seconds to start, and get
-            no task before one is done.
+        tasks: The object whose methods are the tasks.
+        executor: The executor of the workers.
+        started: A future for the start of each worker. Starting takes seconds;
+            no task is submitted before the first of them is done.
         method: The name of the method.
-        numbers: Of the tasks.
+        numbers: The numbers of the tasks.
     """
     num_others = len(started)
     left = collections.deque(numbers)
@@ -94,8 +93,8 @@ def _run(tasks, executor, started, method, numbers):
         nonlocal num_given
         with lock:
             if for_other:
-                # One that each of them works on, and one in reserve, but for
-                # the last ones: those are for the first that is free.
+                # Each worker gets one task, and one in reserve. The last tasks
+                # are not reserved: the first free process takes them.
                 most = num_others * (2 if len(left) > num_others else 1)
                 if num_given >= most:
                     return None
@@ -103,17 +102,17 @@ def _run(tasks, executor, started, method, numbers):
             return left.popleft() if left else None
 
     def give():
-        # Not under the lock: the executor has its own, and may hold it when
-        # it tells of an end.
+        # Not under our lock: the executor may hold its own when it calls
+        # `end`.
         while (number := take(for_other=True)) is not None:
             task = executor.submit(_call, method, number)
             task.add_done_callback(functools.partial(end, number))
 
     def end(number, task):
-        """Called where another process, or its start, is done.
+        """Called when a worker finishes a task or its start.
 
-        By the executor's thread: the next task does not wait until this
-        process is done with its own.
+        It runs in the executor's thread, so the worker's next task does not
+        wait for this process to finish its own.
         """
         nonlocal num_given
         is_failed = task.cancelled() or task.exception() is not None
@@ -123,14 +122,14 @@ def _run(tasks, executor, started, method, numbers):
             num_given -= number is not None
             if is_failed:
                 left.clear()
-        # None can be given any more when the executor shuts down.
+        # The executor takes no more tasks once it shuts down.
         with contextlib.suppress(RuntimeError):
             give()
 
     try:
         for task in started:
             task.add_done_callback(functools.partial(end, None))
-        # Each is told once.
+        # Every task yields once.
         for _ in range(len(numbers)):
             number = take() if done.empty() else None
             if number is not None:
@@ -140,7 +139,7 @@ def _run(tasks, executor, started, method, numbers):
                 yield number, task.result()
     except concurrent.futures.process.BrokenProcessPool as error:
         raise OSError(
-            "A worker process was killed, perhaps for want of memory. "
+            "A worker process was killed, perhaps for lack of memory. "
             "Run again to continue where it stopped."
         ) from error
     finally:
@@ -155,11 +154,11 @@ def _set_up(tasks, watched):
     _tasks = pickle.loads(tasks)
     import tensorflow as tf
 
-    # One thread each: the processes are as many as there are cores.
+    # One thread each: there are as many processes as cores.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.set_visible_devices([], "GPU")
-    # Not before: `quiet` filters the import in a process of one thread alone.
+    # After the import: `quiet` only filters it in single-threaded processes.
     threading.Thread(
         target=_end_with_parent, args=(watched,), daemon=True
     ).start()

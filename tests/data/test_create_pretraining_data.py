@@ -125,7 +125,7 @@ def test_full_disk_leaves_no_records(folder, run_program):
     assert process.returncode == 1
     last = process.stderr.strip().splitlines()[-1]
     assert last.startswith("create_pretraining_data.py: error: ")
-    assert "/.x.tfrecord.work' (Run again to go on" in last
+    assert "/.x.tfrecord.work' (Run again to resume" in last
     assert [path.name for path in (folder / "out").iterdir()] == [
         ".x.tfrecord.work"
     ]

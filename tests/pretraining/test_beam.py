@@ -160,7 +160,7 @@ def test_errors_and_unknown_options(tmp_path):
 
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "x").write_text("old")
-    with pytest.raises(ValueError, match="x is there already, no whole set"):
+    with pytest.raises(ValueError, match="x already exists, in an incomplete"):
         build(*IN_MEMORY)
     (tmp_path / "out" / "x").unlink()
     with pytest.raises(ValueError, match="`beam_option` must .*: no_such"):

@@ -525,7 +525,7 @@ def test_mended_file_is_read_again_and_no_other(
         return tokenize_part(self, number)
 
     monkeypatch.setattr(run_local.Tasks, "tokenize_part", read)
-    with pytest.raises(ValueError, match=r"c\.txt, .*Run again to go on"):
+    with pytest.raises(ValueError, match=r"c\.txt, .*Run again to resume"):
         run_local.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
     paths[2].write_bytes(whole)
     run_local.build(names, f"{tmp_path}/out/x", tokenizer, CHEAP)
@@ -754,10 +754,10 @@ def test_records_are_not_overwritten_unless_they_may_be(
     for spec in (tokenizer, dataclasses.replace(tokenizer, vocabulary=named)):
         caplog.clear()
         assert build(spec) == counts
-        assert "are there already" in caplog.text
+        assert "already exist" in caplog.text
     assert contents(out) == first
 
-    message = "x-00000-of-00002 is there already, made with other "
+    message = "x-00000-of-00002 already exists, made with other "
     with pytest.raises(ValueError, match=f"{message}random_seed. .*overwrite"):
         build(random_seed=9)
     assert contents(out) == first
@@ -784,12 +784,12 @@ def test_records_are_not_overwritten_unless_they_may_be(
 
     second = out / "x-00001-of-00002"
     second.rename(tmp_path / "away")
-    with pytest.raises(ValueError, match="already, no whole set .*overwrite"):
+    with pytest.raises(ValueError, match="exists, in an incompl.*overwrite"):
         build(random_seed=9)
     (tmp_path / "away").rename(second)
     with open(second, "ab") as stream:
         stream.write(b"more")
-    with pytest.raises(ValueError, match="already, no whole set of records"):
+    with pytest.raises(ValueError, match="exists, in an incomplete set of rec"):
         build(random_seed=9)
     assert [name.name for name in out.iterdir() if "work" in name.name] == []
     build(overwrite=True)

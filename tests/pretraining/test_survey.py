@@ -79,14 +79,14 @@ def test_other_labels_and_rules_are_refused(write, name, value, shown):
     assert make(*paths[:2]).totals["records"] == 2
     with pytest.raises(
         ValueError,
-        match=f"/a and .*/c: records must have one {name} .*: {shown}",
+        match=f"/a and .*/c: records must have the same {name} .*: {shown}",
     ):
         make(*paths)
 
 
 def test_records_that_nobody_tells_of_have_googles_labels(write):
     told, untold = write("a"), write("b", is_told=False)
-    with pytest.raises(ValueError, match="one objective"):
+    with pytest.raises(ValueError, match="same objective"):
         make(told, untold)
     told = write("c", objective="next_sentence")
     found = make(told, untold)

@@ -320,8 +320,8 @@ def test_bad_lines_are_left_out_and_each_is_counted_once(
 @pytest.mark.parametrize(
     "input_format, line, reason",
     [
-        ("jsonl", "[" * 100_000, "nested too deep"),
-        ("jsonl", '{"text": "a", "b": ' + "[" * 100_000, "nested too deep"),
+        ("jsonl", "[" * 100_000, "nested too deeply"),
+        ("jsonl", '{"text": "a", "b": ' + "[" * 100_000, "nested too deeply"),
         ("jsonl", "[" * 500 + "]" * 500, "field 'text'"),
         ("jsonl", "9" * 9000, "not JSON: Exceeds the limit"),
         ("jsonl", '{"text": "a"', "not JSON"),

@@ -302,7 +302,7 @@ def test_an_export_has_them_too(tmp_path):
         ({"prompt": 3}, "`prompt` must be a string. Received: prompt=3"),
         (
             {"prompt": "a " * 99},
-            "prompt must leave places for a text, of .* 99",
+            "prompt must leave room for a text among .* 99",
         ),
         ({"embedding": "max"}, "`embedding` must be 'cls', which the"),
     ],

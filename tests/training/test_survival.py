@@ -239,7 +239,7 @@ def test_a_run_served_by_other_processes_is_the_same(records, tmp_path):
     ]
     try:
         for server in servers:
-            server.wait_for("Serving at port")
+            server.wait_for("Serving on port")
         addresses = ",".join(f"grpc://localhost:{port}" for port in ports)
         short = "--num_train_steps=30"
         start_training(

@@ -1,11 +1,11 @@
-"""Tokenised documents: written by parts of the text, read by blocks.
+"""Tokenised documents: written part by part, read block by block.
 
 A block is a fixed subset of the corpus, chosen by a hash of the documents'
-keys (`block_bits`). The examples of a block depend on nothing outside it, so
-builders that work through blocks in parallel, with interruptions, or on a
-cluster make the same ones: a corpus of up to `BLOCK_TOKENS` is one block, and
-in larger ones each is a random sample of thousands of documents. The documents
-of a part are listed by that hash, so that a block's are neighbours in the list.
+keys (`block_bits`). Its examples depend on nothing outside the block, so a
+parallel run, a resumed run and a cluster all make the same ones. A corpus of
+up to `BLOCK_TOKENS` is one block. In a larger corpus each block is a random
+sample of thousands of documents. Each part lists its documents sorted by that
+hash, so the documents of a block are adjacent in the list.
 """
 
 import bisect
@@ -19,19 +19,19 @@ import tensorflow as tf
 from bert_tf.pretraining import draws
 from bert_tf.text.tokenizers.tokenizer import Tokenizer
 
-# Tokens of a block, about 13 MB of English. With its pairs of ten passes it
-# takes some 250 MB of memory.
+# Tokens of a block, about 13 MB of English. A block and its pairs of ten
+# passes take some 250 MB of memory.
 BLOCK_TOKENS = 3 << 20
-# Of the files of a part.
+# Suffixes of the files of a part.
 SUFFIXES = ("tokens", "lengths", "documents")
 
-# A batch for the tokenizer ends at so many sentences or characters.
+# A batch for the tokenizer ends when it reaches either limit.
 _MAX_BATCH_SENTENCES = 1024
 _MAX_BATCH_CHARACTERS = 1 << 20
-# Round a sentence: ends of lines, and what no tokenizer has for a character.
+# Stripped from both ends of a sentence.
 _WHITE_SPACE = " \t\r\n"
 
-# A document in the list of a part: where its tokens and sentences are.
+# An entry in a part's list of documents: where its tokens and sentences are.
 _ENTRY = np.dtype(
     [
         ("bits", np.uint32),
@@ -52,9 +52,9 @@ class Corpus:
     Args:
         tokens: int32 [tokens], the ids of all sentences one after another.
         sentence_starts: int64 [sentences + 1], where each sentence begins in
-            `tokens`; it ends where the next begins. None is empty.
+            `tokens`; it ends where the next begins. No sentence is empty.
         document_starts: int64 [documents + 1], where each document begins in
-            `sentence_starts`. None is empty.
+            `sentence_starts`. No document is empty.
         document_keys: uint64 [documents], ascending (`text_files.Reader`).
     """
 
@@ -69,26 +69,26 @@ class Corpus:
 
 
 def num_blocks(num_tokens: int, block_tokens: int = BLOCK_TOKENS) -> int:
-    """Returns how many blocks a corpus is divided in."""
+    """Returns the number of blocks that a corpus is divided into."""
     return max(1, -(-num_tokens // block_tokens))
 
 
 def block_bits(document_keys: np.ndarray) -> np.ndarray:
-    """Returns what chooses the block of each document: uint32 [documents].
+    """Returns the bits that choose each document's block: uint32 [documents].
 
-    A hash of the document's key, so that the reader of any part of the input
-    knows it.
+    They are a hash of the document's key, so a reader of any part of the
+    input knows them.
     """
     bits = draws.draw(draws.BLOCK, 0, document_keys)
     return bits[0].astype(np.uint32)
 
 
 def block_range(block: int, num_blocks: int) -> tuple[int, int]:
-    """Returns the bits that belong to a block: from the first, below the last.
+    """Returns the range [first, last) of the bits that belong to a block.
 
     Args:
         block: The number of the block.
-        num_blocks: How many there are.
+        num_blocks: The number of blocks.
     """
     first, last = (
         -(-(number << 32) // num_blocks) for number in (block, block + 1)
@@ -102,7 +102,7 @@ def block_of(bits: int, num_blocks: int) -> int:
 
 
 def starts_of(lengths: abc.Sequence[int] | np.ndarray) -> np.ndarray:
-    """Returns where each begins, and where the last ends: int64 [N + 1]."""
+    """Returns the start of each item and the end of the last: int64 [N + 1]."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
@@ -112,22 +112,22 @@ def token_dtype(vocab_size: int) -> np.dtype:
 
 
 def write_array(path: str, array: np.ndarray) -> None:
-    """Writes an array to a file; `np.fromfile` reads it.
+    """Writes an array to a file that `np.fromfile` can read.
 
     Raises:
-        OSError: If it cannot be written whole; `array.tofile` says nothing
-            where the disk is full and only the end is missing.
+        OSError: If the array cannot be written whole. `array.tofile` raises
+            nothing if a full disk cuts off only the end.
     """
     with open(path, "wb") as stream:
         stream.write(array.tobytes())
 
 
 def make_tokenize(tokenizer: Tokenizer) -> abc.Callable:
-    """Returns a function of a list of sentences: (ids, their numbers)."""
+    """Returns a function from a list of sentences to (ids, lengths)."""
 
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.string)],
-        # Nothing in it is Python control flow: converting it takes long.
+        # There is no Python control flow to convert, and converting is slow.
         autograph=False,
     )
     def graph(sentences):
@@ -153,11 +153,11 @@ def write_part(
     Args:
         sentences: An iterable of (document key, sentence), keys ascending.
         tokenize: As `make_tokenize` returns it.
-        dtype: Of the token ids.
-        path: Files are made, of this name and each of `SUFFIXES`.
+        dtype: Dtype of the token ids.
+        path: Path of the files to write, without their `SUFFIXES`.
 
     Returns:
-        `{"documents", "sentences", "tokens"}`, numbers.
+        The counts `{"documents", "sentences", "tokens"}`.
     """
     none = np.zeros(0, np.int64)
     found = [(none.astype(np.uint64), none, none)]
@@ -173,7 +173,7 @@ def write_part(
             lengths_file.write(lengths.astype(_LENGTH).tobytes())
             keys = np.array(keys, np.uint64)[has_tokens]
             found.append(_sum_by_key(keys, lengths, np.ones_like(lengths)))
-    # A batch may go on with the last one's document.
+    # A document may continue from one batch into the next.
     keys, *sums = _sum_by_key(*map(np.concatenate, zip(*found)))
     entries = np.zeros(len(keys), _ENTRY)
     entries["key"] = keys
@@ -191,7 +191,7 @@ def write_part(
 
 
 def _sum_by_key(keys, *counts):
-    """Returns the ascending keys, each once, and sums of what they count."""
+    """Returns the unique keys, ascending, and the sums of their counts."""
     keys, first = np.unique(keys, return_index=True)
     return keys, *(np.add.reduceat(each, first) for each in counts)
 
@@ -202,19 +202,19 @@ def read_block(
     """Reads the documents of one block.
 
     Args:
-        paths: Those of the parts.
-        dtype: Of the token ids in the files.
+        paths: The paths of the parts, as passed to `write_part`.
+        dtype: Dtype of the token ids in the files.
         block: The number of the block.
-        num_blocks: How many there are.
+        num_blocks: The number of blocks.
 
     Returns:
-        A `Corpus`, which may have no document.
+        A `Corpus`, possibly without documents.
     """
     keys, tokens, lengths = [], [], []
     first, last = block_range(block, num_blocks)
     for path in paths:
         found = np.sort(_find_entries(path, first, last), order="key")
-        # Most of many small files have nothing for a block.
+        # With many small files, most parts hold nothing of this block.
         if not len(found):
             continue
         keys.append(found["key"])
@@ -229,8 +229,8 @@ def read_documents(path: str, dtype: np.dtype) -> abc.Iterator[tuple]:
     """Yields (block bits, key, token ids, lengths) of a part's documents.
 
     Args:
-        path: As `write_part` got it.
-        dtype: Of the token ids in the files.
+        path: The path that was passed to `write_part`.
+        dtype: Dtype of the token ids in the files.
     """
     entries = np.fromfile(f"{path}.documents", _ENTRY)
     for entry, document in zip(entries, _read_entries(path, entries, dtype)):
@@ -240,7 +240,7 @@ def read_documents(path: str, dtype: np.dtype) -> abc.Iterator[tuple]:
 def _find_entries(path, first, last):
     """Returns the entries of a part's list with bits in [first, last).
 
-    Not by reading the list, which is as long as the part, for every block.
+    A binary search: reading the whole list for every block would be slow.
     """
     with open(f"{path}.documents", "rb") as stream:
 
@@ -277,9 +277,9 @@ def assemble(
 
     Args:
         keys: uint64 [documents], ascending.
-        tokens: A list of the token ids of each.
-        lengths: A list of the lengths of the sentences of each.
-        dtype: Of the token ids.
+        tokens: The token ids of each document.
+        lengths: The sentence lengths of each document.
+        dtype: Dtype of the token ids.
     """
     num_sentences = [len(each) for each in lengths]
     lengths = np.concatenate(lengths or [np.zeros(0, _LENGTH)])
@@ -296,9 +296,9 @@ def batches(
 ) -> abc.Iterator[tuple[list[int], list[str]]]:
     """Yields (keys, sentences): lists for one call of the tokenizer.
 
-    The white space between two sentences is one space before the second, be
-    they lines or parts of a paragraph: what means something to byte-level BPE,
-    and nothing to other tokenizers.
+    Any white space between two sentences of a document becomes one space
+    before the second, whether they are lines or parts of a paragraph.
+    It matters to byte-level BPE, but not to other tokenizers.
     """
     keys: list[int] = []
     batch: list[str] = []

@@ -1,4 +1,4 @@
-"""Examples as they are cut out of a corpus: places, not yet tokens."""
+"""Examples as they are cut from a corpus: positions, not yet tokens."""
 
 import dataclasses
 
@@ -14,15 +14,15 @@ class Cuts:
 
     Args:
         a_start: int64, where segment A begins in the corpus' tokens.
-        a_length: int64, its tokens, after truncation.
+        a_length: int64, its number of tokens after truncation.
         b_start: int64, where segment B begins.
-        b_length: int64; 0 where there is none.
-        label: bool, what the objective's label says of the two.
+        b_length: int64; 0 if there is no segment B.
+        label: bool, the objective's label of the two segments.
         document: int64, the document's number in the corpus.
         pass_number: int64.
         ordinal: int64, tells apart the examples of a document and pass.
         order: uint64, random: examples sorted by it are shuffled.
-        seeds: int64 [examples, 2], random, of the masking of the example.
+        seeds: int64 [examples, 2], random seeds for masking the example.
     """
 
     a_start: np.ndarray
@@ -40,8 +40,8 @@ class Cuts:
         return len(self.a_start)
 
     def shuffled(self) -> "Cuts":
-        """Returns them in the order of the records: by `order`."""
-        # The other keys tell apart what has the same 64 bits by chance.
+        """Returns the examples sorted by `order`, as in the records."""
+        # The other keys break ties of examples that share all 64 bits.
         indices = np.lexsort(
             (self.ordinal, self.pass_number, self.document, self.order)
         )
@@ -51,7 +51,7 @@ class Cuts:
 
 
 def concatenate(fields: list[dict]) -> dict:
-    """Returns {name: array} of a list of such, one after another."""
+    """Concatenates a list of {name: array}, name by name."""
     return {
         name: np.concatenate([each[name] for each in fields])
         for name in fields[0]
@@ -59,7 +59,7 @@ def concatenate(fields: list[dict]) -> dict:
 
 
 def with_randomness(fields: dict, corpus: Corpus, seed: int) -> Cuts:
-    """Returns the `Cuts` of all fields but their own randomness."""
+    """Returns `Cuts` of these fields, with `order` and `seeds` drawn."""
     bits = draws.draw(
         draws.EXAMPLE,
         seed,

@@ -1,9 +1,9 @@
 """Cuts documents into sequences of full sentences (RoBERTa's FULL-SENTENCES).
 
-Liu et al. 2019, section 4.2: each sequence holds as many sentences in a row
-as fit, from one document or from several, with a [SEP] between documents;
-there is nothing to tell of pairs. The documents of a block are put in a
-random order for it, once for all passes.
+Liu et al. 2019, section 4.2: each sequence holds as many consecutive sentences
+as fit, from one or more documents, with a [SEP] between documents. There are
+no pairs and no label. The documents of a block are first shuffled, once for
+all passes.
 """
 
 import numpy as np
@@ -37,12 +37,12 @@ def arrange(
     Args:
         corpus: A block, a `Corpus`.
         sep_id: The id of [SEP].
-        max_seq_length: L. Longer sentences than fit become several.
+        max_seq_length: L. A sentence that is too long is split.
         random_seed: In [0, 2**32).
 
     Returns:
-        A `Corpus` of the same documents in another order. All documents but
-        the last end with a sentence that is [SEP] alone.
+        A `Corpus` of the same documents in another order. Every document but
+        the last ends with a sentence that is a single [SEP].
     """
     bits = draws.draw(draws.ARRANGEMENT, random_seed, corpus.document_keys)
     order = np.lexsort((corpus.document_keys, bits[1], bits[0]))
@@ -54,7 +54,7 @@ def arrange(
         begin, end = corpus.sentence_starts[[first, last]]
         num_pieces = -(-lengths[first:last] // room)
         pieces = np.full(num_pieces.sum(), room)
-        # The last piece of each sentence is what is left.
+        # The last piece of each sentence is the remainder.
         pieces[np.cumsum(num_pieces) - 1] = lengths[first:last] - room * (
             num_pieces - 1
         )
@@ -76,9 +76,9 @@ def arrange(
 def make_sequences(corpus: Corpus, settings: Settings) -> cuts_lib.Cuts:
     """Cuts an arranged block into sequences, in every pass.
 
-    A sequence is cut for a random shorter length with probability
-    `short_seq_prob`. By that the passes differ, and by their masks: between
-    two short ones the sequences of all passes mostly are the same.
+    With probability `short_seq_prob`, a sequence is cut to a random shorter
+    length. Passes differ only by these short sequences and by their masks:
+    the sequences between two short ones are mostly the same in all passes.
 
     Args:
         corpus: As `arrange` returns it.
@@ -109,12 +109,12 @@ def make_sequences(corpus: Corpus, settings: Settings) -> cuts_lib.Cuts:
         )
         is_short = draws.happens(bits[0], settings.short_seq_prob)
         target = np.where(is_short, 1 + draws.below(bits[1], room), room)
-        # Where the sequence that begins at each sentence would end.
+        # Where a sequence that begins at this sentence would end.
         end = np.searchsorted(starts, starts[:-1] + target, side="right") - 1
         end = np.maximum(end, np.arange(num_sentences) + 1).tolist()
         first, place = [], 0
         while place < num_sentences:
-            # The [SEP] that ends a document opens no sequence.
+            # A sequence does not begin with the [SEP] of a document.
             if not is_sep[place]:
                 first.append(place)
                 place = end[place]
@@ -122,7 +122,7 @@ def make_sequences(corpus: Corpus, settings: Settings) -> cuts_lib.Cuts:
                 place += 1
         first = np.array(first, np.int64)
         last = np.array(end, np.int64)[first]
-        # ... and closes none: each closes with its own.
+        # It does not end with one either: `pack` adds the last [SEP].
         last -= is_sep[last - 1]
         nothing = np.zeros_like(first)
         fields.append(

@@ -1,4 +1,4 @@
-"""Next sentence (BERT): B follows A, or is text of another document.
+"""Next sentence (BERT): B follows A, or is text from another document.
 
 Devlin et al. 2018, section 3.1, by the rules of google-research/bert.
 """
@@ -11,7 +11,7 @@ from bert_tf.pretraining import draws
 from bert_tf.pretraining.objectives import sentence_pairs
 from bert_tf.pretraining.objectives.objective import Objective
 
-# How often the original draws for a document other than the current one.
+# Tries of the original to draw a document other than the current one.
 _NUM_TRIES = 10
 
 
@@ -19,7 +19,7 @@ def _step(corpus, walkers, draw):
     document_starts = corpus.document_starts
     first, target = walkers.sentence, walkers.target
     bits = draw(draws.PAIR)
-    # The chunk: sentences [first, last), of which A gets some from the front.
+    # The chunk is sentences [first, last). A gets one or more from its front.
     last = sentence_pairs.sentences_until(corpus, first, target, walkers.end)
     count = last - first
     a_end = first + 1 + np.where(count > 1, draws.below(bits[0], count - 1), 0)
@@ -27,9 +27,9 @@ def _step(corpus, walkers, draw):
 
     is_random = (count == 1) | draws.happens(bits[1], 0.5)
     other = draws.below(bits[2], corpus.num_documents)
-    # The few that drew their own document try again. Should they do so to the
-    # end, they keep it, as the original does: a "random" next sentence of the
-    # same document. Where there is only one, trying is no use.
+    # The few walkers that drew their own document try again. If every try
+    # fails, they keep it, as the original does: the "random" next sentence is
+    # then from the same document. With only one document, retrying is useless.
     for attempt in range(1, _NUM_TRIES if corpus.num_documents > 1 else 1):
         again = other == walkers.document
         if not again.any():
@@ -46,7 +46,7 @@ def _step(corpus, walkers, draw):
         np.where(is_random, random_first, a_end),
         np.where(is_random, random_last, last),
     )
-    # The sentences of the chunk that a random B displaced are put back.
+    # Sentences of the chunk that a random B replaced are used by later pairs.
     return a, b, is_random, np.where(is_random, a_end, last)
 
 

@@ -1,10 +1,10 @@
-"""Sentence order (ALBERT): two segments in a row, or the two swapped.
+"""Sentence order (ALBERT): two consecutive segments, perhaps swapped.
 
 Lan et al. 2020, section 3.1.
 
-Differs from ALBERT: a chunk has two sentences at least, and the last one takes
-a sentence that would be left alone; there, a chunk of one sentence gets a
-random second segment and the label of swapped ones.
+Differs from ALBERT: a chunk has at least two sentences, and the last chunk
+also takes a single sentence that would be left over. In ALBERT a chunk of one
+sentence gets a random second segment and the label of a swapped pair.
 """
 
 import functools

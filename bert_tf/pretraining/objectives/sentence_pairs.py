@@ -1,14 +1,14 @@
 """Walks through documents and makes pairs of segments.
 
 Devlin et al. 2018, appendix A.2, by the rules of google-research/bert. All
-documents and passes are walked in step: the first pair of each, the second,
-and so on, every step a few NumPy operations on all of them. How a step makes
-a pair is the objective's.
+documents and passes are walked in step: first the first pair of each, then the
+second, and so on. Every step is a few NumPy operations on all of them. The
+objective defines how a step makes a pair.
 
-Differs from BERT: the original draws all randomness from one stream, so that
-every choice depends on all before it. Here each draw is a function of its own
-place (`draws`), and a random next sentence comes from the document's own
-block (`corpus.blocks`). In distribution it is the original's.
+Differs from BERT: the original draws from one random stream, so every choice
+depends on all earlier ones. Here each draw is a function of its own place
+(`draws`), and a random next sentence comes from the document's own block
+(`corpus.blocks`). The distribution is the original's.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from bert_tf.pretraining.objectives import cuts as cuts_lib
 from bert_tf.pretraining.settings import Settings
 from bert_tf.text.vocabulary import Vocabulary
 
-# Draws made together: many enough that NumPy's calls hardly count.
+# Draws made together: enough to make the cost of NumPy's calls negligible.
 _DRAWS_AT_ONCE = 4096
 
 
@@ -35,7 +35,7 @@ class Walkers:
         document: int64, its number in the corpus.
         pass_number: int64.
         target: int64, how many tokens a pair should have.
-        sentence: int64, where the walker stands in the corpus' sentences.
+        sentence: int64, the walker's position in the corpus' sentences.
         end: int64, the end of the document's sentences.
     """
 
@@ -64,12 +64,12 @@ def make_pairs(
     Args:
         corpus: The block.
         settings: The settings.
-        vocabulary: Its special tokens tell how much room a pair has.
+        vocabulary: Its special tokens determine how much room a pair has.
         step: `step(corpus, walkers, draw)` makes the next pair of every
-            walker, where `draw(what)` are their draws. It returns the two
+            walker; `draw(what)` returns their draws. It returns the two
             segments as `segment` does, the label, and the sentence at which
-            each walker goes on.
-        min_sentences: Of a document; shorter ones are passed over.
+            each walker continues.
+        min_sentences: Documents with fewer sentences are skipped.
 
     Returns:
         The block, and its `Cuts`, in no particular order.
@@ -112,8 +112,8 @@ def make_pairs(
 class _DrawsAhead:
     """The draws of the walkers' next steps.
 
-    Of few walkers those of many steps are made at once: a draw of a handful
-    takes as long as one of hundreds, and a long document has thousands of
+    With few walkers, the draws of many steps are made at once: a handful of
+    draws takes as long as hundreds, and a long document has thousands of
     pairs.
 
     Args:
@@ -123,7 +123,7 @@ class _DrawsAhead:
         ordinal: The number of the first step.
 
     Attributes:
-        end: The number of the step that has no draws here.
+        end: The number of the first step without draws here.
     """
 
     def __init__(
@@ -144,21 +144,21 @@ class _DrawsAhead:
         self._words: dict[int, tuple[np.ndarray, ...]] = {}
 
     def draw(self, ordinal: int, what: int) -> tuple[np.ndarray, ...]:
-        """Returns what `draws.draw` does, for each walker that is left."""
+        """Returns the words of `draws.draw` for each remaining walker."""
         if what not in self._words:
             self._words[what] = self._draw(what)
         row = ordinal - self._first
         return tuple(word[row][self._columns] for word in self._words[what])
 
     def take(self, chosen: np.ndarray) -> None:
-        """Leaves out walkers, as `Walkers.take` does."""
+        """Keeps only the chosen walkers, as `Walkers.take` does."""
         self._columns = self._columns[chosen]
 
 
 def segment(
     corpus: Corpus, first: np.ndarray, last: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns start and length in tokens of sentences [first, last)."""
+    """Returns (start, length) in tokens of the sentences [first, last)."""
     start = corpus.sentence_starts[first]
     return start, corpus.sentence_starts[last] - start
 
@@ -170,9 +170,9 @@ def sentences_until(
     end: np.ndarray,
     fewest: int = 1,
 ) -> np.ndarray:
-    """Returns the end of as many sentences from `first` as make `num_tokens`.
+    """Returns where the sentences from `first` on reach `num_tokens` tokens.
 
-    At least the fewest, and at most those before `end`.
+    At least `fewest` sentences are taken, unless `end` comes first.
     """
     starts = corpus.sentence_starts
     reached = np.searchsorted(starts, starts[first] + num_tokens)
@@ -180,12 +180,12 @@ def sentences_until(
 
 
 def _first_walkers(corpus, settings, room):
-    """Returns the walkers of pairs of up to `room` tokens."""
+    """Returns the walkers at the starts of their documents."""
     num_documents = corpus.num_documents
     document = np.tile(np.arange(num_documents), settings.dupe_factor)
     pass_number = np.repeat(np.arange(settings.dupe_factor), num_documents)
-    # Mostly the pairs fill the sequence; the short ones lessen the mismatch
-    # between pre-training and fine-tuning. Drawn once for a whole document.
+    # Most pairs fill the sequence. Short ones lessen the mismatch between
+    # pre-training and fine-tuning. The length is drawn once per document.
     bits = draws.draw(
         draws.TARGET,
         settings.random_seed,
@@ -204,12 +204,12 @@ def _first_walkers(corpus, settings, room):
 
 
 def _truncated(pairs, keys, settings, room):
-    """Returns the four numbers of pairs that fit into `room` tokens.
+    """Returns the starts and lengths of pairs, truncated to `room` tokens.
 
     The original drops tokens one by one: from the longer segment (from B if
-    they are equally long), at its front or its end with equal chances. That
-    leaves each segment its length or about half of the room, and drops at the
-    front as many tokens as so many coins show heads.
+    they are equally long), at its front or its end with equal probability.
+    Each segment thus keeps its length or about half of the room. One coin is
+    tossed for each dropped token; the heads are dropped at the front.
     """
     a_length, b_length = pairs["a_length"], pairs["b_length"]
     is_long = a_length + b_length > room
@@ -218,9 +218,9 @@ def _truncated(pairs, keys, settings, room):
     b_kept = np.where(is_long, room - a_kept, b_length)
 
     def heads(num_coins, segment_id):
-        """How many of the coins show heads, for each pair: int64 [pairs]."""
+        """Returns the number of heads for each pair: int64 [pairs]."""
         num_draws = -(-num_coins // 128)
-        # The pair of each draw of 128 bits, of the pairs that need some.
+        # The pair that each draw of 128 bits is for.
         pair = np.repeat(np.arange(len(num_coins)), num_draws)
         nth = np.arange(len(pair)) - np.repeat(
             np.cumsum(num_draws) - num_draws, num_draws

@@ -1,4 +1,4 @@
-"""The objectives that there are, by the names in settings and manifests."""
+"""All objectives, by their names in settings and manifests."""
 
 from bert_tf.pretraining.objectives import full_sentences
 from bert_tf.pretraining.objectives import next_sentence

@@ -1,10 +1,9 @@
-"""Examples before they are masked: sorted runs on disk, merged by ranges.
+"""Examples before they are masked: sorted runs on disk, merged by range.
 
-Every block of the corpus makes one run: its examples in the order of their
-random numbers, with their tokens. The records hold the examples of all runs
-in that order, which is a shuffle of the whole corpus. Whoever writes the
-records from number m to n reads from every run the stretch that they lie in;
-an index tells where.
+Every block of the corpus makes one run: its examples with their tokens, sorted
+by a random number. The records hold the examples of all runs in this order,
+which shuffles the whole corpus. To write the records m to n, a task reads the
+stretch of every run in which they lie; an index says where that is.
 """
 
 import dataclasses
@@ -19,17 +18,17 @@ from bert_tf.pretraining.objectives.cuts import Cuts
 from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
-# The order's highest bits: a run has an index entry for each of their values.
+# Highest bits of the order. The index of a run has an entry for each value.
 _INDEX_BITS = 12
 _NUM_BUCKETS = 1 << _INDEX_BITS
 
-# Of the files of a run.
+# Suffixes of the files of a run.
 SUFFIXES = ("rows", "tokens", "index")
 
 # Examples whose tokens are copied together.
 _COPY_SIZE = 1 << 16
 
-# An example but for its tokens. (The file's suffix is `.rows`.)
+# An example without its tokens, as in the `.rows` file.
 _HEADER = np.dtype(
     [
         ("order", np.uint64),
@@ -46,10 +45,10 @@ class Examples:
     """Unmasked examples, in the order of the records.
 
     Args:
-        tokens: [tokens], ids: the segments A and B of each in turn.
-        starts: int64 [examples], where each begins in `tokens`.
-        headers: `_HEADER` [examples]: the random order; the seeds of the
-            masking; the lengths of A and B; what the objective's label says.
+        tokens: [tokens], the ids of segments A and B of each example in turn.
+        starts: int64 [examples], where each example begins in `tokens`.
+        headers: `_HEADER` [examples]: the random order, the seeds of the
+            masking, the lengths of A and B, and the objective's label.
     """
 
     tokens: np.ndarray
@@ -60,7 +59,7 @@ class Examples:
         return len(self.starts)
 
     def lengths(self, special: SpecialTokens) -> np.ndarray:
-        """Returns the tokens of each, special ones counted: int64 [examples].
+        """Returns the lengths with special tokens: int64 [examples].
 
         Args:
             special: The `SpecialTokens`.
@@ -70,7 +69,7 @@ class Examples:
         return _num_tokens(self.headers) + num_special
 
     def take(self, chosen: np.ndarray | slice) -> "Examples":
-        """Returns those that an index array or slice chooses."""
+        """Returns the examples that an index array or slice selects."""
         return Examples(
             tokens=self.tokens,
             starts=self.starts[chosen],
@@ -78,12 +77,12 @@ class Examples:
         )
 
     def own_tokens(self) -> np.ndarray:
-        """Returns the tokens of these examples alone, one after another."""
+        """Returns the concatenated tokens of just these examples."""
         return self.tokens[_ranges(self.starts, _num_tokens(self.headers))]
 
 
 def _num_tokens(headers):
-    """Returns the tokens of each example, A and B: int64 [examples]."""
+    """Returns the number of tokens in A and B: int64 [examples]."""
     return headers["a_length"].astype(np.int64) + headers["b_length"]
 
 
@@ -99,12 +98,12 @@ def write_run(
     Args:
         corpus: The block, a `Corpus`.
         cuts: Its `Cuts`, shuffled.
-        dtype: Of the token ids.
-        path: Files are made, of this name and each of `SUFFIXES`.
-        special: The `SpecialTokens`, which are counted.
+        dtype: Dtype of the token ids.
+        path: Path of the files to write, without their `SUFFIXES`.
+        special: The `SpecialTokens`; they count as tokens.
 
     Returns:
-        `{"examples", "example_tokens", "random_pairs"}`, numbers.
+        The counts `{"examples", "example_tokens", "random_pairs"}`.
     """
     headers = np.zeros(len(cuts), _HEADER)
     for name in _HEADER.fields or ():
@@ -117,7 +116,7 @@ def write_run(
             chunk = slice(first, first + _COPY_SIZE)
             places = _ranges(starts[chunk].ravel(), lengths[chunk].ravel())
             stream.write(corpus.tokens[places].astype(dtype).tobytes())
-    # Where the examples of each bucket begin, and their tokens.
+    # Where the examples and the tokens of each bucket begin.
     edges = np.arange(_NUM_BUCKETS, dtype=np.uint64) << np.uint64(
         64 - _INDEX_BITS
     )
@@ -139,14 +138,14 @@ class Runs:
     """All runs of a corpus, read as one sorted sequence.
 
     Args:
-        paths: As `write_run` got them.
-        dtype: Of the token ids.
+        paths: The paths that were passed to `write_run`.
+        dtype: Dtype of the token ids.
     """
 
     def __init__(self, paths: list[str], dtype: np.dtype) -> None:
         self._paths = paths
         self._dtype = dtype
-        # [runs, 2, buckets + 1]: examples and tokens before each bucket.
+        # [runs, 2, buckets + 1]: number of examples and tokens before each.
         self._index = np.stack(
             [
                 np.fromfile(f"{path}.index", np.int64).reshape(2, -1)
@@ -156,7 +155,7 @@ class Runs:
         self._examples_before = self._index[:, 0].sum(axis=0)
 
     def read(self, first: int, last: int) -> Examples:
-        """Returns the examples of the numbers from `first` to before `last`."""
+        """Returns the examples with the numbers [first, last)."""
         before = self._examples_before
         bucket = np.searchsorted(before, first, side="right") - 1
         end = max(bucket, np.searchsorted(before, last))
@@ -172,11 +171,11 @@ class Runs:
 def read_buckets(
     path: str, dtype: np.dtype
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yields (number of the bucket, headers, token ids) of a run.
+    """Yields (number, headers, token ids) of each bucket of a run.
 
     Args:
-        path: As `write_run` got it.
-        dtype: Of the token ids.
+        path: The path that was passed to `write_run`.
+        dtype: Dtype of the token ids.
     """
     index = np.fromfile(f"{path}.index", np.int64).reshape(2, -1)
     for bucket in np.nonzero(np.diff(index[0]))[0].tolist():
@@ -194,8 +193,8 @@ def merge(
     """Returns the examples of stretches of runs, in the records' order.
 
     Args:
-        headers: Those of each run.
-        tokens: Those of each run.
+        headers: The headers from each run.
+        tokens: The token ids from each run.
     """
     headers = np.concatenate(headers)
     lengths = _num_tokens(headers)
@@ -204,7 +203,7 @@ def merge(
         starts=np.cumsum(lengths) - lengths,
         headers=headers,
     )
-    # Stable: should two runs have the same 64 bits, the first comes first.
+    # Stable: if two runs share all 64 bits, the first run comes first.
     return examples.take(np.argsort(headers["order"], kind="stable"))
 
 
@@ -213,11 +212,11 @@ def pack(
 ) -> dict:
     """Returns examples as model inputs: [CLS] A [SEP] B [SEP] and padding.
 
-    The special tokens are the vocabulary's, and between A and B stand as many
-    [SEP] as it says.
+    The vocabulary defines the special tokens, and how many [SEP] stand between
+    A and B.
 
     Args:
-        examples: `Examples` that fit; those without a B are [CLS] A [SEP].
+        examples: `Examples` that fit. Without a B they become [CLS] A [SEP].
         max_seq_length: L.
         vocabulary: A `Vocabulary`.
 
@@ -230,7 +229,7 @@ def pack(
     b_start = a_end + special.num_between
     last_sep = examples.lengths(special)[:, None] - 1
     is_b = column >= b_start
-    # The columns that are no tokens look up anything, and are written over.
+    # Other columns look up arbitrary tokens, and are overwritten below.
     input_ids = examples.tokens.take(
         examples.starts[:, None] + column - 1 - special.num_between * is_b,
         mode="clip",
@@ -249,7 +248,7 @@ def pack(
 
 
 def _ranges(starts, lengths):
-    """Returns all integers of the ranges, one range after another."""
+    """Returns the integers of all ranges, concatenated."""
     ends = np.cumsum(lengths)
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(
         ends[-1] if len(ends) else 0

@@ -1,6 +1,6 @@
-"""Looks into pre-training records: reads, prints and counts examples.
+"""Reads, prints and counts the examples of pre-training records.
 
-Whoever made the records, google-research/bert's program included.
+Also of records that google-research/bert's program made.
 """
 
 import collections
@@ -16,23 +16,23 @@ from bert_tf.pretraining.records import tfrecord
 from bert_tf.text.vocabulary import Vocabulary
 
 _BATCH_SIZE = 1024
-# Of records that google-research/bert's program made, and of older manifests.
+# For records of google-research/bert's program, and for older manifests.
 _OBJECTIVE = "next_sentence"
 
 
 def read(paths: list[str]) -> Iterator[dict]:
-    """Yields the examples of record files by batches.
+    """Yields the examples of record files in batches.
 
     Args:
-        paths: TFRecord files; all examples must have the first one's lengths.
+        paths: TFRecord files. All examples must have the lengths of the first.
 
     Yields:
-        `{name: array}` as `features.pretraining_record` has them, [B, length].
+        `{name: array}`, [B, length], as in `features.pretraining_record`.
 
     Raises:
-        ValueError: If a file is no TFRecord file, is cut short, or holds
-            something else than pre-training examples of one length; the
-            message names the file.
+        ValueError: If a file is not a TFRecord file, is cut short, or holds
+            anything but pre-training examples of one length. The message
+            names the file.
     """
     parse = None
     for path in paths:
@@ -75,7 +75,7 @@ def _parser(record):
 
 
 def with_masks(examples: dict) -> dict:
-    """Returns the batch; one without masks gets a slot that is empty."""
+    """Returns the batch; without masks, one with a single empty slot."""
     if features.MASKED_LM_IDS in examples:
         return examples
     empty = np.zeros((len(examples[features.INPUT_IDS]), 1), np.int64)
@@ -87,35 +87,35 @@ def with_masks(examples: dict) -> dict:
 
 
 def lengths(input_mask: np.ndarray) -> np.ndarray:
-    """Returns how many tokens rows have, int64 `[B]`, none more than L.
+    """Returns the number of tokens of each row: int64 `[B]`.
 
     Args:
-        input_mask: int `[B, L]`; what is above 0 counts as 1.
+        input_mask: int `[B, L]`; every positive number counts as 1.
     """
     return (input_mask > 0).sum(axis=1)
 
 
 def is_sequence(first_positions: np.ndarray) -> np.ndarray:
-    """Returns bool [B, S]: the sequences that a row holds."""
+    """Returns which slots of a row hold a sequence: bool [B, S]."""
     return (first_positions > 0) | (np.arange(first_positions.shape[1]) == 0)
 
 
 def unpack(examples: dict, vocabulary: Vocabulary) -> tuple[dict, np.ndarray]:
-    """Returns the sequences of packed rows, each alone.
+    """Returns the sequences of packed rows, one per row.
 
     Args:
         examples: A batch as `read` yields it, of packed rows.
         vocabulary: A `Vocabulary`.
 
     Returns:
-        `{name: [N, ...]}` as `features.pretraining_record` has them with one
-        sequence a record, and int64 [N], the row that each was in.
+        `{name: [N, ...]}` as in `features.pretraining_record` with one
+        sequence a record; and int64 [N], the row that each was in.
     """
     mask = examples[features.INPUT_MASK]
     numbers = examples[features.SEQUENCE_IDS] * (mask > 0)
     rows, sequence = np.nonzero(is_sequence(examples[features.FIRST_POSITIONS]))
     is_own = numbers[rows] == sequence[:, None] + 1
-    # Its columns first, in order.
+    # A sequence's own columns come first, in order.
     order = np.argsort(~is_own, axis=1, kind="stable")
     is_token = np.arange(mask.shape[1]) < is_own.sum(axis=1)[:, None]
     padding = {features.INPUT_IDS: vocabulary.pad_id}
@@ -139,7 +139,7 @@ def unpack(examples: dict, vocabulary: Vocabulary) -> tuple[dict, np.ndarray]:
         is_own = (weights > 0) & np.take_along_axis(is_own, positions, axis=1)
         slots = np.argsort(~is_own, axis=1, kind="stable")
         is_own = np.take_along_axis(is_own, slots, axis=1)
-        # The first is where its own first column was.
+        # Position 0 is the sequence's own first column.
         positions = positions - order[:, :1]
         for name, values in (
             (features.MASKED_LM_POSITIONS, positions),
@@ -169,14 +169,14 @@ def restored(examples: dict) -> np.ndarray:
 
 
 def count(examples: dict, vocabulary: Vocabulary) -> collections.Counter:
-    """Returns the totals of a batch; those of several batches add up.
+    """Returns the totals of a batch; totals of several batches add up.
 
     Returns:
-        A `collections.Counter`: records and the columns of all, examples,
-        tokens, random pairs, tokens of segment B ([SEP] counted),
-        predictions, and of these how many became [MASK], stayed, or became
-        something else. Of numbers that break a rule: what is above 0 in the
-        mask or the segments counts as 1, and of labels only 1 itself.
+        A `collections.Counter` of records and their columns, examples, tokens,
+        tokens of segment B (including [SEP]), random pairs and predictions;
+        and of the predictions that became [MASK], stayed, or became another
+        token. In records that break a rule, every positive number in the mask
+        or the segments counts as 1, and only the label 1 as a random pair.
     """
     examples = with_masks(examples)
     ids = examples[features.INPUT_IDS]
@@ -216,8 +216,8 @@ def tokens_of(
     """Returns the tokens of a record, without its padding.
 
     Returns:
-        Of each what it was in the text, its segment, and at a prediction what
-        stands there now; else None.
+        (original token, segment, token in the input) for each. The last is
+        None where there is no prediction.
     """
     one = with_masks(
         {name: values[row : row + 1] for name, values in examples.items()}
@@ -247,23 +247,23 @@ def objective_of(manifest: manifests.Manifest | None) -> str:
     """Returns the objective of records, a key of `features.SENTENCE_LABELS`.
 
     Args:
-        manifest: The `Manifest` that tells of the records, if any does.
+        manifest: The `Manifest` of the records, or None.
     """
     settings = {} if manifest is None else manifest.settings
     return settings.get("objective", _OBJECTIVE)
 
 
 def label_meanings(manifest: manifests.Manifest | None) -> tuple[str, ...]:
-    """Returns what the labels 0 and 1 of records say; () if they have none.
+    """Returns the meanings of the labels 0 and 1; () if there are no labels.
 
     Args:
-        manifest: The `Manifest` that tells of the records, if any does.
+        manifest: The `Manifest` of the records, or None.
     """
     return features.SENTENCE_LABELS[objective_of(manifest)]
 
 
 def meaning_of(label: int, meanings: tuple[str, ...]) -> str:
-    """Returns what a label says; of one that none of them is, itself."""
+    """Returns the meaning of a label, such as "label 2" for an unknown one."""
     if 0 <= label < len(meanings):
         return meanings[label]
     return f"label {label}"
@@ -275,11 +275,11 @@ def table(
     vocabulary: Vocabulary,
     meanings: tuple[str, ...] = features.SENTENCE_LABELS[_OBJECTIVE],
 ) -> str:
-    """Returns one record as a table, a line for each token.
+    """Returns one record as a table with a line for each token.
 
-    The columns: index, token of the text, in packed rows the number of the
-    sequence, segment, position in the sequence, and at a prediction what the
-    token was masked as, and the label. `meanings` are of `label_meanings`.
+    Columns: index, original token, number of the sequence (in packed rows),
+    segment, position in the sequence; for predictions also the token in the
+    input, and the label. `meanings` is what `label_meanings` returns.
     """
     is_packed = features.SEQUENCE_IDS in examples
     tokens = tokens_of(examples, row, vocabulary)
@@ -321,12 +321,12 @@ def check_vocabulary(
     """Checks that records were made with this vocabulary.
 
     Args:
-        path: The record file, for the error.
-        manifest: The `Manifest` that tells of it.
+        path: The record file, for the error message.
+        manifest: Its `Manifest`.
         vocabulary: A `Vocabulary`.
 
     Raises:
-        ValueError: If they were made with another one.
+        ValueError: If they were made with another vocabulary.
     """
     manifest.check_vocabulary(
         path, vocabulary.to_text(), vocabulary.path or "one"

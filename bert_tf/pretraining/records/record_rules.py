@@ -1,8 +1,7 @@
 """Checks every rule of pre-training records.
 
-Whoever made the records, google-research/bert's program included: what is
-checked is what its rules say of each example, and in rows of several that
-they are kept apart.
+The rules are google-research/bert's, so the records of its own program can be
+checked as well. In packed rows the sequences must also be kept apart.
 """
 
 import numpy as np
@@ -16,12 +15,12 @@ from bert_tf.text.vocabulary import Vocabulary
 
 
 def rules_of(manifest: Manifest) -> masking.Rules:
-    """Returns the `masking.Rules` that a manifest tells."""
+    """Returns the `masking.Rules` that a manifest states."""
     return masking.Rules(
         max_predictions_per_seq=manifest.max_predictions_per_seq,
         masked_lm_prob=manifest.settings["masked_lm_prob"],
         do_whole_word_mask=manifest.settings["do_whole_word_mask"],
-        # Records made before there were these do not tell.
+        # Manifests of older records lack these settings.
         do_span_mask=manifest.settings.get("do_span_mask", False),
         do_ngram_mask=manifest.settings.get("do_ngram_mask", False),
         masking_rule=manifest.settings.get(manifests.MASKING_RULE, "bert"),
@@ -38,11 +37,11 @@ def check(
     Args:
         examples: A batch as `read` yields it.
         vocabulary: The `Vocabulary`.
-        rules: The `masking.Rules` that the examples were made by, if known:
-            then the number of predictions is checked too.
+        rules: The `masking.Rules` of the examples, if known. Then the number
+            of predictions is checked too.
 
     Returns:
-        `{rule in words: bool [B]}`, True where the record keeps it.
+        `{rule in words: bool [B]}`, True where the record keeps the rule.
     """
     checks = _check_records(inspection.with_masks(examples), vocabulary, rules)
     sequences, rows = examples, np.arange(len(examples[features.INPUT_IDS]))
@@ -50,18 +49,18 @@ def check(
         checks |= _check_packing(examples)
         sequences, rows = inspection.unpack(examples, vocabulary)
     for rule, holds in _check_sequences(sequences, vocabulary, rules).items():
-        # Of a row that holds several, all must keep it.
+        # All sequences of a packed row must keep the rule.
         checks[rule] = np.bincount(rows, ~_everywhere(holds)) == 0
     return {rule: _everywhere(holds) for rule, holds in checks.items()}
 
 
 def _everywhere(holds):
-    """Returns bool [B] of bool [B] or [B, N]."""
+    """Reduces bool [B] or [B, N] to bool [B]: True where all are."""
     return holds.reshape(len(holds), -1).all(axis=1)
 
 
 def _check_records(examples, vocabulary, rules):
-    """Checks what holds of a record, however many sequences are in it."""
+    """Checks the rules that do not depend on the number of sequences."""
     special = vocabulary.special
     ids = examples[features.INPUT_IDS]
     mask = examples[features.INPUT_MASK]
@@ -103,7 +102,7 @@ def _check_records(examples, vocabulary, rules):
 
 
 def _check_packing(examples):
-    """Checks what tells the sequences of a row apart."""
+    """Checks the features that keep the sequences of a row apart."""
     mask = examples[features.INPUT_MASK]
     numbers = examples[features.SEQUENCE_IDS]
     first = examples[features.FIRST_POSITIONS]
@@ -133,7 +132,7 @@ def _check_packing(examples):
 
 
 def _check_sequences(examples, vocabulary, rules):
-    """Checks what holds of each sequence; `rules` may be None."""
+    """Checks the rules for each sequence; `rules` may be None."""
     special = vocabulary.special
     cls, sep = special.cls, special.sep
     between = special.num_between
@@ -147,7 +146,7 @@ def _check_sequences(examples, vocabulary, rules):
     original = inspection.restored(examples)
     is_sep = (original == vocabulary.sep_id) & (mask > 0)
     first_sep = is_sep.argmax(axis=1)
-    # Without a label there is one segment, and a [SEP] between documents.
+    # Without a label there is one segment, with a [SEP] between documents.
     is_b = has_labels & (column >= first_sep[:, None] + between)
     is_b &= column < length[:, None]
     told = "segments are 0"
@@ -177,11 +176,11 @@ def _check_sequences(examples, vocabulary, rules):
     if rules is not None and is_masked:
         count = (examples[features.MASKED_LM_WEIGHTS] > 0).sum(axis=1)
         limit = rules.num_predictions(length).numpy()
-        # [CLS] and [SEP] are no candidates; a word may be too long, and the
-        # words left over at the end lie between n-grams.
+        # [CLS] and [SEP] are no candidates. There may be fewer predictions if
+        # a word is too long, or if the remaining words lie between n-grams.
         expected = np.minimum(limit, length - 1 - is_sep.sum(axis=1))
         if rules.chooses_all:
-            # As many, or by chance one fewer.
+            # The limit, or by chance one fewer.
             holds = (count == limit) | (count == limit - 1)
         elif rules.do_whole_word_mask or rules.do_ngram_mask:
             holds = count <= expected

@@ -1,9 +1,9 @@
 """Packs several short examples into one row of a record.
 
 Krell et al. 2021, "Efficient sequence packing without cross-contamination"
-(arXiv 2107.02027): positions restart in each sequence, and attention is kept
-apart by the numbers of the sequences (`features.SEQUENCE_IDS`). The examples
-are those of unpacked records, masks included; only the padding goes.
+(arXiv 2107.02027): positions restart in each sequence, and attention stays
+within a sequence (`features.SEQUENCE_IDS`). The examples and their masks are
+those of unpacked records; only padding is removed.
 """
 
 import numpy as np
@@ -22,34 +22,35 @@ def assign_rows(
 ) -> np.ndarray:
     """Chooses the row of every sequence: best fit, the longest first.
 
-    A row has room for a sequence if its tokens fit, and the tokens that are
-    to be predicted too: a row has no more of these than a sequence that fills
-    it alone, so that nothing is dropped.
+    A row has room for a sequence if its tokens and its predictions fit. It may
+    have as many predictions as a sequence that fills it alone; none is dropped.
 
     Args:
         lengths: int [N], tokens of each sequence, at most L.
-        num_predictions: int [N], tokens of each to be predicted, at most P.
+        num_predictions: int [N], predictions of each sequence, at most P.
         max_seq_length: L, tokens of a row.
         max_predictions_per_seq: P, predictions of a row.
         max_sequences_per_row: S.
 
     Returns:
-        int64 [N], numbers from 0 without a gap. Rows are in the order of the
-        sequences that they began with, whatever the lengths: of sequences in
-        a random order come rows in a random order.
+        int64 [N], row numbers from 0 without a gap. Rows are in the order of
+        their first sequences, whatever the lengths, so sequences in a random
+        order give rows in a random order.
     """
     rows = np.zeros(len(lengths), np.int64)
     sizes = np.asarray(lengths).tolist()
     counts = np.asarray(num_predictions).tolist()
-    # Open rows by the tokens that are left in them, and as bits of an integer
-    # which of these lists have a row: the fullest that fits is the lowest bit.
+    # Open rows, by the number of tokens that still fit. The bits of `rooms`
+    # say which of these lists have a row. The lowest bit that is large enough
+    # belongs to the fullest row that fits.
     open_rows: list[list[int]] = [[] for _ in range(max_seq_length + 1)]
     rooms = 0
     predictions_left: list[int] = []
     sequences_left: list[int] = []
     begun_with: list[int] = []
-    # Of equal lengths in a random order: the row that was opened last is filled
-    # first, and in their own order the first rows would have the most padding.
+    # Sequences of equal length come in a random order. As the row that was
+    # opened last is filled first, their own order would leave the most padding
+    # in the first rows.
     bits = draws.packing_bits(len(lengths))
     for number in np.lexsort((bits, -np.asarray(lengths))).tolist():
         size, count = sizes[number], counts[number]
@@ -84,22 +85,22 @@ def join_rows(
     """Puts sequences into their rows.
 
     Args:
-        examples: `{name: [N, ...]}` as records of one sequence have them,
-            with or without masks and labels.
-        rows: int64 [N], the row of each, ascending from 0 without a gap. In
-            their order they stand in the row.
+        examples: `{name: [N, ...]}` as in records of one sequence, with or
+            without masks and labels.
+        rows: int64 [N], the row of each sequence, ascending from 0 without a
+            gap. A row keeps the order of its sequences.
         max_sequences_per_row: S.
         pad_id: The id of padding.
 
     Returns:
-        `{name: [rows, ...]}` as `features.pretraining_record` has them for S
+        `{name: [rows, ...]}` as in `features.pretraining_record` with S
         sequences a row.
     """
     mask = examples[features.INPUT_MASK]
     num_rows = rows[-1] + 1
     lengths = mask.sum(axis=1)
     row_opener = np.searchsorted(rows, rows)
-    # Where each begins in its row, and its number there.
+    # Where each sequence begins in its row, and its number there.
     before = np.cumsum(lengths) - lengths
     first = before - before[row_opener]
     number = np.arange(len(rows)) - row_opener
@@ -139,7 +140,7 @@ def join_rows(
 
 
 def _join_masks(examples, rows, first, num_rows):
-    """Returns the predictions of rows, those of a row one after another."""
+    """Returns the predictions of each row, concatenated over its sequences."""
     weights = examples[features.MASKED_LM_WEIGHTS]
     sequence, slot = np.nonzero(weights)
     row = rows[sequence]

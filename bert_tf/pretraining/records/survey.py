@@ -1,4 +1,4 @@
-"""Goes through record files once: totals, and rules that examples break."""
+"""Reads record files once, for their totals and the rules that they break."""
 
 import collections
 import dataclasses
@@ -15,16 +15,16 @@ from bert_tf.text.vocabulary import Vocabulary
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """What there is to tell of records.
+    """The totals of records, and the rules that they break.
 
     Attributes:
-        num_files: How many files they are in.
-        manifest: The `Manifest` of the first file, if all files have one: its
-            objective and rules are those of all.
-        totals: As `inspection.count` counts them.
+        num_files: The number of files.
+        manifest: The `Manifest` of the first file, if all files have one. All
+            files share its objective and rules.
+        totals: The sums of `inspection.count`.
         broken: {rule: number of examples that break it}.
-        is_one_set: Whether the builder made all files of the same texts, with
-            the same settings.
+        is_one_set: Whether the builder made all files from the same texts,
+            with the same settings.
     """
 
     num_files: int
@@ -42,7 +42,7 @@ class Survey:
         totals = self.totals
         examples, predictions = totals["examples"], totals["predictions"]
         *_, label = "labelled", *inspection.label_meanings(self.manifest)
-        # Known by its segment, which not every model has.
+        # Counted by segment ids, which not every model has.
         length_of_b = f"{totals['tokens of B'] / examples:.1f}"
         return [
             ("files", f"{self.num_files:,}"),
@@ -71,18 +71,18 @@ def make(
     vocabulary: Vocabulary,
     look: Callable[[dict, manifests.Manifest | None], None],
 ) -> Survey:
-    """Returns what there is to tell of record files.
+    """Returns the `Survey` of record files.
 
     Args:
         paths: TFRecord files.
         vocabulary: The `Vocabulary` that they were made with.
         look: Called with each batch, as `inspection.read` yields it, and the
-            `Manifest` that tells of its file, or None.
+            `Manifest` of its file, or None.
 
     Raises:
-        ValueError: As of `inspection.read`, or if a manifest tells of another
-            vocabulary, or of another objective or rule of masks than another
-            one does.
+        ValueError: See `inspection.read`. Also if a manifest names another
+            vocabulary, or if the manifests differ in the objective or a
+            masking rule.
     """
     paths, told = manifests.find_filled(paths)
     _check_alike(paths, told)
@@ -115,11 +115,11 @@ def make(
 
 
 def _check_alike(paths, told):
-    """Raises `ValueError` if files cannot be counted as one.
+    """Raises `ValueError` if files cannot be counted together.
 
     Args:
-        paths: As of `make`.
-        told: {path: `Manifest`} of those that have one.
+        paths: See `make`.
+        told: {path: `Manifest`} of the files that have one.
     """
     seen: dict[str, tuple[object, str]] = {}
     for path in paths:
@@ -131,8 +131,8 @@ def _check_alike(paths, told):
             first, where = seen.setdefault(name, (value, path))
             if value != first:
                 raise ValueError(
-                    f"{where} and {path}: records must have one {name} to be "
-                    f"looked at together. Received: {first} and {value}."
+                    f"{where} and {path}: records must have the same {name} to "
+                    f"be inspected together. Received: {first} and {value}."
                 )
 
 

@@ -1,12 +1,11 @@
 """Pre-training examples as TFRecords of tf.train.Example.
 
-The features are google-research/bert's (`features.pretraining_record`). The
-protocol buffers are written here by NumPy for a whole batch at once, because
-tf.train.Example from Python makes some 17,500 a second, less than the rest of
-the builder. Every varint is laid out at its greatest width in a matrix of
-bytes, a row for each example, and the unused bytes are then dropped. The order
-of the features, which protocol buffers leave open, is fixed: equal examples
-are equal bytes.
+The features are google-research/bert's (`features.pretraining_record`). NumPy
+writes the protocol buffers of a whole batch at once: tf.train.Example in Python
+makes some 17,500 a second, fewer than the rest of the builder. Every varint is
+laid out at its greatest width in a matrix of bytes with a row for each example,
+and the unused bytes are then dropped. Protocol buffers leave the order of the
+features open; here it is fixed, so equal examples are equal bytes.
 """
 
 import collections
@@ -24,7 +23,7 @@ from bert_tf import files
 # Tags of length-delimited fields: field number << 3 | 2.
 _FIELD_1 = 0x0A
 _FIELD_2 = 0x12
-# The number of the list in tf.train.Feature, and so its tag, by dtype.
+# Tag of the list in tf.train.Feature, by dtype.
 _LIST_TAGS = {"float32": 0x12, "int64": 0x1A}
 
 _SHARDS = re.compile(r"(.+)@(\d+)")
@@ -35,11 +34,12 @@ def output_paths(names: str) -> list[str]:
     """Returns the record files that `--output_file` names.
 
     Args:
-        names: Comma-separated paths, as the original has it; `wiki.tfrecord@4`
+        names: Comma-separated paths, as in the original. `wiki.tfrecord@4`
             stands for wiki.tfrecord-00000-of-00004 to -00003-of-00004.
 
     Raises:
-        ValueError: If there is none, one twice, or one is a folder.
+        ValueError: If there is no path, a path occurs twice, or one is a
+            folder.
     """
     paths = []
     for name in (name.strip() for name in names.split(",")):
@@ -70,7 +70,7 @@ def output_paths(names: str) -> list[str]:
 
 
 def spec_of(lengths: dict[str, int]) -> dict:
-    """Returns `features.pretraining_record` of features of these lengths."""
+    """Returns `features.pretraining_record` for features of these lengths."""
     return features.pretraining_record(
         lengths[features.INPUT_IDS],
         lengths.get(features.MASKED_LM_IDS, 0),
@@ -84,10 +84,9 @@ def serialize(examples: dict[str, np.ndarray]) -> list[bytes]:
     """Serializes a batch of examples.
 
     Args:
-        examples: `{name: array}` with the names of
-            `features.pretraining_record`, with or without masks and labels,
-            each [B, length] (labels [B, 1]): non-negative integers, the
-            weights float32.
+        examples: `{name: array}` as in `features.pretraining_record`, with or
+            without masks and labels. Each is [B, length] (labels are [B, 1])
+            of non-negative integers; the weights are float32.
 
     Returns:
         A list of B serialized tf.train.Example, as bytes.
@@ -112,7 +111,7 @@ def serialize(examples: dict[str, np.ndarray]) -> list[bytes]:
             _FIELD_1, _field(_FIELD_1, key) + _field(_FIELD_2, feature)
         )
     message = _field(_FIELD_1, entries)
-    # Neighbours of one kind are cut into rows together.
+    # Adjacent parts of the same kind are cut into rows together.
     columns = []
     for are_all_used, parts in itertools.groupby(
         message, lambda part: part.is_used is None
@@ -136,14 +135,14 @@ def write(path: str, batches: Iterable[list[bytes]]) -> int:
     """Writes a TFRecord file.
 
     Args:
-        path: The file; what is there is replaced.
+        path: The file; an existing file is replaced.
         batches: An iterable of lists of serialized examples.
 
     Returns:
         The number of records.
 
     Raises:
-        OSError: If they cannot be written, e.g. because the disk is full.
+        OSError: If the file cannot be written, e.g. because the disk is full.
     """
     count = 0
     try:
@@ -158,12 +157,12 @@ def write(path: str, batches: Iterable[list[bytes]]) -> int:
 
 
 class _Octets(typing.NamedTuple):
-    """Bytes of a batch, side by side: a part of a message.
+    """A part of the messages of a batch, as rows of bytes.
 
     Args:
         octets: uint8 [B, width].
-        is_used: bool [B, width], which of them there are; None for all.
-        lengths: int64 [B], how many there are; or the width, if all.
+        is_used: bool [B, width], which of the bytes are used; None for all.
+        lengths: int64 [B], how many are used; or the width, if all are.
     """
 
     octets: np.ndarray
@@ -176,7 +175,7 @@ def _all_used(octets):
 
 
 def _field(tag, parts):
-    """Returns a message as a field: its tag, its length, its parts."""
+    """Returns a message as a field: a tag, the length, and the parts."""
     num_examples = len(parts[0].octets)
     lengths = sum(part.lengths for part in parts)
     lengths = np.broadcast_to(lengths, num_examples)[:, None]

@@ -1,22 +1,22 @@
 """Splits prose into sentences, by rules for all scripts of Unicode.
 
-Rules, not a model. A full stop, question or exclamation mark ends a sentence
-when white space and then something that can begin one follow, unless the word
-before is an abbreviation (of English) or an initial. The marks of scripts that
-use them for nothing else (the ideographic full stop, the danda, the Arabic
-question mark) end one with or without white space. Thai and Lao, which have no
-such marks, stay as they are.
+Rules, not a model. A full stop, question mark or exclamation mark ends a
+sentence if white space follows, and then a character that can begin a sentence.
+The exceptions are English abbreviations and initials before the mark. Marks
+that have no other use in their scripts (the ideographic full stop, the danda,
+the Arabic question mark) need no white space. Thai and Lao have no such marks,
+and are not split.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterator
 
-# Of the rules; the first were of English alone.
+# Version of the rules. Version 1 was for English only.
 VERSION = 2
 
-# Unicode's property Sentence_Terminal, which unicodedata does not know: version
-# 14, the Khmer marks and the vertical forms that came later.
+# Unicode's property Sentence_Terminal, which unicodedata lacks: version 14, and
+# the Khmer marks and vertical forms that were added later.
 _SENTENCE_TERMINAL = """
     21 2e 3f 589 61d-61f 6d4 700-702 7f9 837 839 83d-83e 964-965 104a-104b 1362
     1367-1368 166e 1735-1736 17d4-17d5 1803 1809 1944-1945 1aa8-1aab 1b5a-1b5b
@@ -32,25 +32,25 @@ _SENTENCE_TERMINAL = """
 
 
 def _characters(ranges):
-    """Returns hexadecimal ranges as a regular expression's class has them."""
+    """Returns hexadecimal ranges as the inside of a character class."""
     return re.sub(
         r"\s*(\w+)", lambda found: chr(int(found[1], 16)), ranges
     ).strip()
 
 
-# Of these, which stand in numbers and abbreviations or inside a sentence too,
-# what follows tells; the full stops of East Asia may lack the blank.
+# These marks also occur in numbers, in abbreviations and inside sentences, so
+# the next character decides. East Asian full stops may lack the space.
 _AMBIGUOUS = ".!?\u203c\u203d\u2047\u2048\u2049\u2e2e"
 _WIDE_FULL_STOPS = "\ufe52\uff0e"
-# A mark after a quotation's end in German, or its beginning in English.
+# Some marks close a quotation in German and open one in English.
 _OPENING = "\"'“”‘(\\[«»‹›„‚「『（［【〈《〔｢"
 _CLOSING = "\"'”’)\\]»›“‘«‹」』）］】〉》〕｣"
-# Marks, closing quotes or brackets (» after a space is French), and the space.
+# Marks, closing quotes or brackets (French has a space before »), and a space.
 _BOUNDARY = re.compile(
     rf"(?P<mark>[{_characters(_SENTENCE_TERMINAL)}]+)[{_CLOSING}]*"
     r"(?: »(?= ))?(?P<space> ?)"
 )
-# From the first letter of the kana on, scripts may set no blank after a mark.
+# From the first kana letter on, scripts may omit the space after a mark.
 _FIRST_UNSPACED = "\u3041"
 _BEGINNING = re.compile(rf"(?:« |[{_OPENING}])?[¿¡]?(.)")
 _LAST_WORD = re.compile(rf"[^\s{_OPENING}]*$")
@@ -62,20 +62,20 @@ _BEFORE_MORE = frozenset(
     vols vs
     """.split()  # noqa: SIM905
 )
-# These may end one, if what follows is no number.
+# These may end a sentence, unless a number follows.
 _BEFORE_NUMBER = frozenset(
     """
     apr art aug ch chap dec feb jan jul jun mar no nov oct op sept
     """.split()  # noqa: SIM905
 )
-# The longest word that is looked at, and how far back the one before it is
-# looked for: a text without a sentence must not take for ever.
+# The longest word that is examined, and how far back the word before it is
+# searched. It bounds the time for text without sentences.
 _MAX_WORD = 40
 _INITIALS = re.compile(r"([^\W\d_]\.)*[^\W\d_]$")
 
 
 def split_text(text: str) -> Iterator[str]:
-    """Yields the sentences of a text, whose lines are paragraphs."""
+    """Yields the sentences of a text whose lines are paragraphs."""
     for paragraph in text.split("\n"):
         yield from split_sentences(paragraph)
 
@@ -84,11 +84,11 @@ def split_sentences(paragraph: str) -> list[str]:
     """Splits one paragraph of prose, in time linear in its length.
 
     Args:
-        paragraph: str. White space, line ends too, counts as single spaces.
+        paragraph: str. Any white space, even a line end, counts as one space.
 
     Returns:
-        A list of str without space around them; [] for a blank paragraph.
-        Joined, with the spaces between them, they are the paragraph.
+        A list of str without surrounding space; [] for a blank paragraph.
+        Joined with the spaces between them, they are the paragraph.
     """
     text = " ".join(paragraph.split())
     sentences = []
@@ -110,7 +110,7 @@ def _is_end(text, start, match):
     mark = match["mark"][-1]
     if mark not in _AMBIGUOUS:
         is_number = mark in _WIDE_FULL_STOPS and first.isdigit()
-        # "(!), ...": a comma goes on.
+        # "(!), ...": the sentence continues after a comma.
         return not is_number and unicodedata.category(first)[0] != "P"
     if not _can_begin(first):
         return False
@@ -120,9 +120,12 @@ def _is_end(text, start, match):
 
 
 def _can_begin(character):
-    """Returns whether a sentence can begin: a capital, a number, no case."""
+    """Returns whether a character can begin a sentence.
+
+    Capitals, digits and letters of scripts without case can.
+    """
     category = unicodedata.category(character)
-    # The ordinals of Spanish, and Georgian, which writes without its capitals.
+    # Spanish ordinals cannot. Georgian is written without its capitals.
     return (category in ("Lu", "Lt", "Lo", "Nd") and character not in "ªº") or (
         "ა" <= character <= "ჿ"
     )
@@ -136,8 +139,8 @@ def _goes_on(text, start, match):
         return True
     if word.lower() in _BEFORE_NUMBER:
         return text[match.end()].isdigit()
-    # "J. Smith", "U.S. Navy", but "vitamin C. It": an initial follows a name
-    # or begins the sentence.
+    # "J. Smith", "U.S. Navy", but "vitamin C. It": an initial follows a
+    # capitalised word or begins the sentence.
     if _INITIALS.match(word) and word[-1].isupper():
         end = match.start() - len(word)
         before = text[max(start, end - _MAX_WORD) : end].split()

@@ -1,9 +1,9 @@
-"""Reads text into documents of sentences, any part of the input by itself.
+"""Reads text into documents of sentences; any part can be read by itself.
 
-In google-research/bert's input, one sentence a line, a blank line ends a
-document, and a new file does not. Raw text comes in three more forms, where
-sentences are found by `sentences.split_sentences` and every file begins a
-document. What is held in memory does not grow with the text.
+In google-research/bert's input, a line is a sentence, and a blank line ends a
+document but the end of a file does not. Raw text comes in three more formats,
+in which `sentences.split_sentences` finds the sentences and every file begins
+a document. Memory use does not grow with the text.
 """
 
 import dataclasses
@@ -22,16 +22,16 @@ from bert_tf.text import bad_lines
 
 FORMATS = ("sentences", "text", "jsonl", "wikiextractor")
 
-# Text of a part: what is read in one go by one process.
+# Size of a part, the text that one process reads in one go.
 PART_BYTES = 16 << 20
-# Longer documents are cut in several.
+# Longer documents are cut into several.
 MAX_DOCUMENT_BYTES = 4 << 20
-# Longer lines are cut in several.
+# Longer lines are cut into several.
 MAX_LINE_BYTES = 1 << 20
 # Longer lines of JSON are bad: they cannot be cut.
 _MAX_JSON_BYTES = 64 << 20
 
-# Of a document's 64-bit key, the bits that hold the offset in the file.
+# Number of bits of a document's 64-bit key that hold the offset in the file.
 OFFSET_BITS = 44
 
 _DOC_START = re.compile(r"<doc\s[^>]*>\s*$", re.ASCII)
@@ -39,10 +39,10 @@ _DOC_START = re.compile(r"<doc\s[^>]*>\s*$", re.ASCII)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:
-    """A range of bytes of one file; its documents are those begun in it.
+    """A byte range of one file. It has the documents that begin in it.
 
     Args:
-        file_number: Of the list of files.
+        file_number: Index in the list of files.
         start: Offset of the first byte.
         end: Offset after the last byte, None for the end of the file.
     """
@@ -53,7 +53,7 @@ class Part:
 
 
 def cut_in_parts(number: int, first: int, last: int, size: int) -> list[Part]:
-    """Returns parts of a size, of places of file `number` before `last`."""
+    """Cuts the range [first, last) of file `number` into parts of a size."""
     return [
         Part(file_number=number, start=start, end=min(last, start + size))
         for start in range(first, last, size)
@@ -61,13 +61,13 @@ def cut_in_parts(number: int, first: int, last: int, size: int) -> list[Part]:
 
 
 def input_paths(patterns: str) -> list[str]:
-    """Returns the files that comma-separated globs name, in that order.
+    """Returns the files that comma-separated globs match, in order.
 
-    The order matters, because a document goes on into the next file: globs
-    come in the order given, and the files of each glob sorted by name.
+    The order matters, because documents continue into the next file. Globs
+    keep the given order, and the files of each glob are sorted by name.
 
     Raises:
-        ValueError: If a glob matches no file, or there is none, or one is
+        ValueError: If there is no glob, a glob matches no file, or a file is
             empty.
     """
     names = [name for name in patterns.split(",") if name.strip()]
@@ -87,10 +87,11 @@ class TextFiles:
 
     Args:
         paths: The files, in order (`input_paths`).
-        input_format: "sentences": one a line, documents apart by blank lines.
-            "text": a paragraph a line, documents apart by blank lines.
-            "jsonl": a JSON object a line, its text in `text_field`.
-            "wikiextractor": `<doc ...>` and `</doc>` lines round a title and
+        input_format: "sentences": a sentence a line, a blank line between
+            documents.
+            "text": a paragraph a line, a blank line between documents.
+            "jsonl": a JSON object a line, with the text in `text_field`.
+            "wikiextractor": `<doc ...>` and `</doc>` lines around a title and
             paragraphs.
         text_field: The field of "jsonl".
     """
@@ -101,7 +102,7 @@ class TextFiles:
 
     @property
     def settings(self) -> dict:
-        """What a manifest tells, besides the files."""
+        """What a manifest records besides the files."""
         return {}
 
     @property
@@ -122,9 +123,9 @@ class TextFiles:
         return parts
 
     def sizes(self, parts: abc.Iterable[Part]) -> list[int]:
-        """Returns about how many bytes of text the parts have."""
+        """Returns the approximate number of bytes of text in each part."""
         return [
-            # Compressed text is four times as long, or so.
+            # Text is about four times as long as its compressed file.
             4 * files.size(self.paths[part.file_number])
             if part.end is None
             else part.end - part.start
@@ -132,7 +133,7 @@ class TextFiles:
         ]
 
     def place(self, file_number: int, offset: int) -> str:
-        """Returns a file and a line in words."""
+        """Returns the file and the line of an offset in words."""
         path = self.paths[file_number]
         line = 1
         with files.open_bytes(path) as stream:
@@ -146,11 +147,11 @@ class TextFiles:
     ) -> abc.Iterator[tuple[int, int, str]]:
         """Yields (number of the file, offset in it, sentence) of a part.
 
-        The first two are those of the document: its first line's.
+        The file and the offset are where the document's first line begins.
 
         Args:
             part: The `Part`.
-            reader: Who counts what is cut or left out.
+            reader: The `Reader`, which counts what is cut or left out.
         """
         reader.last_file = part.file_number
         read = {"jsonl": self._jsonl, "wikiextractor": self._wikiextractor}
@@ -167,9 +168,9 @@ class TextFiles:
     def _documents(self, part, reader):
         """Reads documents with blank lines between them.
 
-        A document begins after a blank line, and belongs to the part that the
-        blank line begins in; or at the very beginning. Of "sentences" one goes
-        on in the next file, of "text" every file begins one.
+        A document begins at the very beginning or after a blank line. It
+        belongs to the part in which the blank line begins. With "sentences" it
+        continues in the next file; with "text" every file begins a document.
         """
         is_prose = self.input_format == "text"
         is_ours = part.start == 0 and (is_prose or part.file_number == 0)
@@ -221,7 +222,7 @@ class TextFiles:
         for is_within, offset, line, is_bad in self._lines(
             part, reader, number
         ):
-            # Also of a bad line, or its document would be lost.
+            # Even in a bad line, or its document would be lost.
             if _DOC_START.match(line):
                 if not is_within:
                     return
@@ -237,10 +238,10 @@ class TextFiles:
                 try:
                     text = html.unescape(line).strip()
                 except ValueError as error:
-                    # The number of a character has thousands of digits.
+                    # A character reference may have thousands of digits.
                     reader.bad_lines.add(number, offset, reason=str(error))
                     continue
-                # The title stands on the first line again: no sentence.
+                # The first line repeats the title, which is no sentence.
                 if text and text != title:
                     for sentence in split_sentences(text):
                         yield number, document, sentence
@@ -249,30 +250,31 @@ class TextFiles:
     def _lines(self, part, reader, number, max_bytes=None):
         """Yields the lines of a file that begin at a part's start or after.
 
-        Lines longer than `MAX_LINE_BYTES` come in pieces; or, with
-        `max_bytes`, longer ones than that are bad.
+        Lines longer than `MAX_LINE_BYTES` come in pieces. With `max_bytes`,
+        longer lines are bad instead.
 
         Args:
             part: The `Part`.
             reader: The `Reader`.
-            number: Of the file: the part's, or one after it.
+            number: Number of the file: the part's, or one after it.
             max_bytes: See above.
 
         Yields:
             Whether the line begins in the part, its offset, the line, and
-            whether it is bad, which has been counted: what can be read of it.
+            whether it is bad. A bad line holds only what could be read. It is
+            counted if it begins in the part.
         """
         limit = max_bytes or MAX_LINE_BYTES
         is_first = number == part.file_number
         offset = 0
         with files.open_bytes(self.paths[number]) as stream:
             if is_first and part.start:
-                # The line that begins before belongs to the part before.
+                # A line that begins earlier belongs to the previous part.
                 stream.seek(part.start - 1)
                 offset = part.start - 1 + _skip_line(stream, limit)
-            # Of the line, whose pieces have offsets of their own.
+            # Where the line begins; its pieces have offsets of their own.
             begin = offset
-            # Where the last bad line began: one of many bad pieces is one.
+            # Where the last bad line began. Its bad pieces count once.
             last_bad = None
             rest = b""
             while line := rest + stream.readline(limit - len(rest)):
@@ -293,7 +295,7 @@ class TextFiles:
                     reason = reason or bad_lines.not_utf_8(error)
                     text = line.decode("utf-8", "ignore")
                 if not offset:
-                    # A byte order mark is no text, and hides a <doc> or a {.
+                    # A byte order mark is not text, and hides a <doc> or a {.
                     text = text.removeprefix("\ufeff")
                 is_within = is_first and begin < (part.end or math.inf)
                 if reason and is_within and begin != last_bad:
@@ -306,7 +308,7 @@ class TextFiles:
 
 
 def describe(path: str) -> dict:
-    """Returns `{"name", "bytes", "sha256"}` of a file as it lies there."""
+    """Returns `{"name", "bytes", "sha256"}` of a file as it is stored."""
     return {
         "name": path.rsplit("/", 1)[-1],
         "bytes": files.size(path),
@@ -319,21 +321,20 @@ class Reader:
 
     Args:
         source: A `TextFiles` or a `tfds_text.TfdsText`. Its `sentences(part,
-            reader)` yields (number of the file, place in it, sentence), the
-            first two those of the document, ascending; it counts in the
-            reader what it cuts, and what it leaves out.
+            reader)` yields (number of the file, place in it, sentence). The
+            number and the place are the document's, and ascend. It counts in
+            the reader what it cuts and what it leaves out.
         max_bad_lines: How many lines may be left out because they are not
             UTF-8 or not in the format.
 
     Attributes:
-        num_cut_lines: Lines cut, for they were longer than `MAX_LINE_BYTES`.
-        num_cut_documents: Documents cut at `MAX_DOCUMENT_BYTES`: each cut
-            counts.
-        bad_lines: The `BadLines` left out: of those that begin in the parts,
-            each is in one part. Their places are (file number, place in it).
-        last_file: The number of the last file that the part last read is a
-            function of; as many as there are files if it would go on in one
-            more; None where the source does not tell.
+        num_cut_lines: Cuts of lines longer than `MAX_LINE_BYTES`.
+        num_cut_documents: Cuts of documents at `MAX_DOCUMENT_BYTES`.
+        bad_lines: The `BadLines` left out. A line counts in the part in which
+            it begins. Places are (file number, place in the file).
+        last_file: The number of the last file that the last part read depends
+            on. It is the number of files if the part would continue in one
+            more, and None if the source does not say.
     """
 
     def __init__(self, source: Any, max_bad_lines: int = 0) -> None:
@@ -346,24 +347,23 @@ class Reader:
     def read(self, part: Part) -> abc.Iterator[tuple[int, str]]:
         """Yields (key, sentence) of the documents that begin in a part.
 
-        The key, an integer below 2**64, is what all randomness of a document
-        is a function of: the number of the file, and the document's place in
-        it. So whoever reads a part of one file knows the keys of its documents
-        without having read what comes before. (The text itself would be no
-        good key: a corpus repeats documents, and each copy must get its own
-        pairs and masks.)
+        The key, an integer below 2**64, determines all randomness of a
+        document. It combines the number of the file and the document's place
+        in it, so the keys of a part are known without reading what comes
+        before. (The text would not do as a key: a corpus repeats documents,
+        and each copy must get its own pairs and masks.)
 
         Args:
             part: A `Part`.
 
         Yields:
-            The key of the document, ascending, and a sentence of it as str;
-            a sentence is not blank.
+            The key of the document, ascending, and one of its sentences as
+            str, which is not blank.
 
         Raises:
-            BadTextError: If a compressed file is damaged, or more lines than
-                `max_bad_lines` are not UTF-8 or have not the form of the
-                format; the message names the file and the line.
+            BadTextError: If a compressed file is damaged, or more than
+                `max_bad_lines` lines are not UTF-8 or not in the format. The
+                message names the file and the line.
         """
         document, key, size = None, -1, 0
         for file_number, place, sentence in self._source.sentences(part, self):
@@ -371,8 +371,8 @@ class Reader:
                 document = file_number, place
                 key, size = file_number << OFFSET_BITS | place, 0
             elif size > MAX_DOCUMENT_BYTES:
-                # A document is longer than one byte for each of its cuts, so
-                # this is no other one's key.
+                # A document has more bytes than cuts, so this key cannot be
+                # another document's.
                 key, size = key + 1, 0
                 self.num_cut_documents += 1
             size += len(sentence)
@@ -383,19 +383,19 @@ def _json_text(line, field):
     """Returns the text in a field of a JSON object.
 
     Raises:
-        ValueError: If there is none; it tells why.
+        ValueError: If there is no text; the message says why.
     """
     try:
         value = json.loads(line)
     except RecursionError as error:
-        raise ValueError("JSON that is nested too deep") from error
+        raise ValueError("JSON is nested too deeply") from error
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from error
     text = value.get(field) if isinstance(value, dict) else None
     if not isinstance(text, str):
         found = sorted(value) if isinstance(value, dict) else value
         raise ValueError(
-            f"there must be a text in the field {field!r}. "
+            f"the field {field!r} must hold a text. "
             f"Received: {reprlib.repr(found)}"
         )
     # JSON can write half a surrogate pair, which UTF-8 cannot.
@@ -403,14 +403,14 @@ def _json_text(line, field):
 
 
 def _title(line):
-    """Returns the title in a line that begins a document, or None."""
+    """Returns the title in a `<doc>` line, or None."""
     _, _, rest = line.rstrip().partition('title="')
     if not rest.endswith('">'):
         return None
     try:
         return html.unescape(rest[:-2])
     except ValueError:
-        # The number of a character has thousands of digits.
+        # A character reference may have thousands of digits.
         return None
 
 
@@ -425,19 +425,19 @@ def _skip_line(stream, limit):
 
 
 def _is_blank(line):
-    # Blank is what Python's `strip` makes empty, as in the original: a lone
-    # no-break space also ends a document.
+    # A line is blank if Python's `strip` leaves nothing, as in the original. A
+    # lone no-break space so also ends a document.
     return not line.strip()
 
 
 def _cut(line):
-    """Returns where to cut a line: after a space, or before a character."""
+    """Returns where to cut a line: after a space, or between characters."""
     end = line.rfind(b" ") + 1
     if not end:
         end = len(line)
         while end > 1 and line[end - 1] & 0xC0 == 0x80:
             end -= 1
-        # The first byte of a character, which its others follow.
+        # The lead byte of a character goes with the bytes that follow it.
         if line[end - 1] >= 0x80:
             end -= 1
     return end or len(line)

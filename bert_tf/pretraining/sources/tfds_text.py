@@ -1,9 +1,9 @@
 """Reads documents from a text set of TensorFlow Datasets.
 
-A set that has been prepared on disk; nothing is downloaded. Every example is
-a document, its lines are paragraphs, and sentences are found by
-`sentences.split_sentences`. Parts are ranges of examples, of which only the
-shards that hold them are read.
+The set must be prepared on disk; nothing is downloaded. Every example is a
+document, its lines are paragraphs, and `sentences.split_sentences` finds the
+sentences. Parts are ranges of examples; only the shards that hold them are
+read.
 """
 
 import dataclasses
@@ -16,8 +16,8 @@ from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources.sentences import split_text
 from bert_tf.text import bad_lines
 
-# Of the bits of a document's place (`text_files.OFFSET_BITS`), those that tell
-# apart the documents that a long one is cut in.
+# Low bits of a document's place (`text_files.OFFSET_BITS`), left free to number
+# the documents that a long one is cut into.
 _CUT_BITS = 14
 
 
@@ -26,8 +26,8 @@ class TfdsText:
     """A text set of TensorFlow Datasets, as input of the builder.
 
     Args:
-        name: E.g. "wikipedia/20230601.en"; the newest version on the disk, or
-            "...:1.0.0".
+        name: E.g. "wikipedia/20230601.en" for the newest version on disk;
+            "...:1.0.0" for a given version.
         data_dir: Where sets are prepared; None for `~/tensorflow_datasets`.
         split: E.g. "train", or "train[:10%]+validation".
         text_field: The feature that holds the text.
@@ -65,7 +65,7 @@ class TfdsText:
 
     @property
     def _ranges(self):
-        """(split, first, last) of the examples, without gaps in each."""
+        """(split, first, last) of each consecutive range of examples."""
         import tensorflow_datasets as tfds
 
         splits = self._builder.info.splits
@@ -91,7 +91,7 @@ class TfdsText:
 
     @property
     def settings(self) -> dict:
-        """What a manifest tells, besides the files."""
+        """What a manifest records besides the files."""
         return {
             "tfds_name": self._builder.info.full_name,
             "tfds_split": self.split,
@@ -103,7 +103,7 @@ class TfdsText:
 
     @property
     def paths(self) -> list[str]:
-        """The set's files that are read, in order."""
+        """The files of the set that are read, in order."""
         splits = self._builder.info.splits
         # Keys of a dictionary: each file once, in order.
         return list(
@@ -116,7 +116,7 @@ class TfdsText:
         )
 
     def parts(self) -> list[text_files.Part]:
-        """Returns `text_files.Part`s, whose places are those of examples."""
+        """Returns `text_files.Part`s, which are ranges of example numbers."""
         parts = []
         for number, (name, first, last) in enumerate(self._ranges):
             size = max(1, int(text_files.PART_BYTES // self._mean_bytes(name)))
@@ -124,7 +124,7 @@ class TfdsText:
         return parts
 
     def sizes(self, parts: abc.Iterable[text_files.Part]) -> list[int]:
-        """Returns about how many bytes the parts have."""
+        """Returns the approximate number of bytes in each part."""
         means = [self._mean_bytes(name) for name, _, _ in self._ranges]
         ends = [last for _, _, last in self._ranges]
         return [
@@ -140,7 +140,7 @@ class TfdsText:
         return max(1, split.num_bytes / max(1, split.num_examples))
 
     def place(self, _: int, number: int) -> str:
-        """Returns an example in words."""
+        """Returns the name of an example in words."""
         return f"{self.names[0]}, example {number}"
 
     def sentences(
@@ -150,7 +150,8 @@ class TfdsText:
 
         Args:
             part: The `text_files.Part`.
-            reader: Who counts the examples that are left out.
+            reader: The `text_files.Reader`, which counts the examples that
+                are left out.
         """
         for number, text in self.texts(part):
             try:
@@ -173,7 +174,7 @@ class TfdsText:
                 name, from_=part.start, to=part.end, unit="abs"
             ),
             shuffle_files=False,
-            # In order, one file at a time, and nothing of it kept.
+            # Read one file at a time, in order, and cache nothing.
             read_config=tfds.ReadConfig(
                 interleave_cycle_length=1, try_autocache=False
             ),
@@ -191,7 +192,7 @@ class TfdsText:
 
 @functools.cache
 def _open(name, data_dir):
-    # Only who reads such a set waits for the import behind it.
+    # Imported here because it is slow, and only needed for these sets.
     from bert_tf.input import prepared_sets
 
     return prepared_sets.open_builder(name, data_dir)

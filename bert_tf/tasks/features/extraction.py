@@ -1,7 +1,7 @@
 """Feature extraction: hidden layers of BERT as vectors of tokens or of texts.
 
-The feature-based use of Devlin et al. 2018, section 5.3: the weights stay as
-they are, and another model, or a search, works on the vectors. Letters in
+This is the feature-based approach of Devlin et al. 2018, section 5.3: the
+weights stay fixed, and another model or a search uses the vectors. Letters in
 tensor names: B batch, L position, K layers, D hidden size.
 """
 
@@ -27,16 +27,16 @@ from bert_tf.training import strategy as strategies
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Extraction:
-    """Which vectors are made of the encoder's layers.
+    """How vectors are made from the encoder's layers.
 
     Args:
-        layers: Numbers of blocks as Python counts them: 0 is the first block,
-            -1 the last. The embeddings are not among them.
-        combine: "separate": one vector a layer. "concatenate": one, as long
-            as all together, in the order of `layers`. "mean": their mean.
-        pooling: "none": the vectors of every token. "cls": that of [CLS].
-            "mean": the mean over all tokens, [CLS] and [SEP] among them. "max":
-            the largest of each number over all tokens.
+        layers: Indices of blocks: 0 is the first, -1 the last. The embeddings
+            are not among them.
+        combine: "separate": one vector a layer. "concatenate": one vector of
+            all layers, in the order of `layers`. "mean": their mean.
+        pooling: "none": the vectors of every token. "cls": the vector of
+            [CLS]. "mean": the mean over all tokens, including [CLS] and [SEP].
+            "max": the element-wise maximum over all tokens.
         is_normalized: Whether every vector is divided by its length.
 
     Call arguments:
@@ -44,8 +44,8 @@ class Extraction:
         input_mask: int32 `[B, L]`.
 
     Returns:
-        float32 `[B, L, ...]`, with pooling `[B, ...]`; then follow, if
-        separate, an axis of layers, and the vector's.
+        float32 `[B, L, ...]`, or `[B, ...]` with pooling. The other axes are
+        the layers, if they are separate, and the vector.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -92,10 +92,10 @@ class Extraction:
             vectors = vectors[:, 0]
         elif self.pooling == MEAN:
             weights = tf.cast(input_mask, tf.float32)
-            # Rows that only fill a batch have no token at all.
+            # Rows that pad the batch have no tokens.
             total = tf.maximum(tf.reduce_sum(weights, axis=1), 1.0)
             weights /= total[:, tf.newaxis]
-            # With the axes that the vectors have.
+            # Add the remaining axes of the vectors.
             weights = weights[(..., *[tf.newaxis] * (vectors.shape.rank - 2))]
             vectors = tf.reduce_sum(vectors * weights, axis=1)
         elif self.pooling == MAX:
@@ -119,9 +119,9 @@ class LineFeatures:
     Args:
         index: The line's number, from 0.
         token_ids: int32 `[tokens]`, with [CLS] and [SEP].
-        vectors: float32 `[tokens, ...]`, with pooling `[...]`; see
+        vectors: float32 `[tokens, ...]`, or `[...]` with pooling; see
             `Extraction`.
-        is_cut: Whether tokens were left out, as there were too many.
+        is_cut: Whether the line was too long and tokens were left out.
     """
 
     index: int
@@ -137,7 +137,7 @@ class Extractor:
         encoder: A `BertEncoder` made in the strategy's scope.
         preprocessor: The `Preprocessor`; longer lines are cut to its length.
         extraction: An `Extraction`.
-        strategy: A `tf.distribute.Strategy` of one host.
+        strategy: A `tf.distribute.Strategy` on one host.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Extractor:
         self._preprocessor = preprocessor
         self._is_pooled = extraction.pooling != NONE
         self._strategy = strategy
-        # The shapes of TPU programs do not change.
+        # TPU programs have fixed shapes.
         self._is_trimmed = not strategies.is_tpu(strategy)
 
         @tf.function(autograph=False, reduce_retracing=True)
@@ -187,7 +187,8 @@ class Extractor:
             batch_size: Lines a step, over all devices.
 
         Raises:
-            ValueError: If it is no multiple of the number of devices.
+            ValueError: If `batch_size` is not a multiple of the number of
+                devices, or a vector is not finite.
         """
         num_replicas = self._strategy.num_replicas_in_sync
         if batch_size % num_replicas:
@@ -216,8 +217,8 @@ class Extractor:
             )
             if not np.isfinite(found).all():
                 raise ValueError(
-                    "The numbers of a vector must be finite. Received others "
-                    f"for line {first_index + row + 1}."
+                    "The numbers of a vector must be finite. Received: "
+                    f"infinity or NaN for line {first_index + row + 1}."
                 )
             yield LineFeatures(
                 index=first_index + row,
@@ -227,10 +228,10 @@ class Extractor:
             )
 
     def _inputs(self, batch, batch_size):
-        """Returns the model inputs, and the tokens that each line has.
+        """Returns the model inputs, and the number of tokens of each line.
 
-        Rows are added, of padding alone, to full size: the devices get as
-        many each, and a TPU program keeps its shapes.
+        Rows of padding are added, so that all devices get equally many and a
+        TPU program keeps its shapes.
         """
         shape = (batch_size, self._preprocessor.max_seq_length)
         inputs = {
@@ -239,7 +240,7 @@ class Extractor:
         inputs[features.INPUT_IDS] += self._preprocessor.vocabulary.pad_id
         lengths = np.zeros(len(batch), "int64")
         for num_texts in (1, 2):
-            # A line of one text has no second [SEP]: it is packed apart.
+            # Lines of one text are packed apart: they have no second [SEP].
             rows = [i for i, line in enumerate(batch) if len(line) == num_texts]
             if not rows:
                 continue

@@ -1,11 +1,12 @@
 """Files of feature extraction: lines of text in, vectors out.
 
-jsonl     google-research/bert's: a line of JSON a line of text
-npz       NumPy's arrays, of all lines together
-tfrecord  a tf.train.Example a line of text
-parquet   a row a line of text, as Arrow has it; it needs pyarrow
+jsonl     as in google-research/bert: a line of JSON for each line of text
+npz       NumPy arrays of all lines together
+tfrecord  a tf.train.Example for each line of text
+parquet   a row for each line of text; needs pyarrow
 
-All are written as the vectors come, and are there whole or not at all.
+All are written as the vectors are computed. A file appears only when it is
+complete.
 """
 
 import codecs
@@ -37,10 +38,10 @@ from bert_tf.tasks.features.options import SEPARATE
 from bert_tf.tasks.features.options import TFRECORD
 from bert_tf.text.vocabulary import Vocabulary
 
-# As the original has it: of several marks the last one parts the two.
+# As in the original: if there are several separators, the last one counts.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)")
 _DECIMALS = 6
-# Numbers of a row group of parquet: 32 MB of float32.
+# Numbers in a row group of a parquet file: 32 MB of float32.
 _ROW_GROUP = 1 << 23
 
 
@@ -48,11 +49,11 @@ def read_lines(path: files.AnyPath) -> Iterator[tuple[str, ...]]:
     """Yields a tuple of one or two texts for each line of a file.
 
     "sentence ||| sentence" is a pair. A blank line is an empty text, as in
-    the original, so that the numbers of the lines stay.
+    the original, so line numbers stay the same.
 
     Raises:
-        ValueError: If the file is missing, damaged, empty, or a line of it is
-            not UTF-8; the message names file and line.
+        ValueError: If the file is missing, damaged or empty, or a line is not
+            UTF-8. The message names the file and the line.
     """
     if not files.exists(path) or files.is_folder(path):
         raise ValueError(f"There is no file {path}.")
@@ -62,7 +63,7 @@ def read_lines(path: files.AnyPath) -> Iterator[tuple[str, ...]]:
             for line in stream:
                 number += 1
                 if number == 1:
-                    # No text, but a character to byte-level BPE.
+                    # Not text, but byte-level BPE would make tokens of it.
                     line = line.removeprefix(codecs.BOM_UTF8)
                 text = line.decode("utf-8").strip()
                 pair = _PAIR.fullmatch(text)
@@ -79,17 +80,17 @@ def read_lines(path: files.AnyPath) -> Iterator[tuple[str, ...]]:
 
 
 def count_lines(path: files.AnyPath) -> int:
-    """Returns the number of lines of a file that is read a second time.
+    """Returns the number of lines of a file that will be read again.
 
     Raises:
-        ValueError: As of `read_lines`, or if it is a pipe, which would be
-            empty then.
+        ValueError: See `read_lines`. Also if it is a pipe, which cannot be
+            read twice.
     """
     is_there = not files.is_remote(path) and os.path.exists(path)
     if is_there and not (os.path.isfile(path) or os.path.isdir(path)):
         raise ValueError(
-            f"{path}: must be a file: it is read twice. Received: a pipe or a "
-            "device."
+            f"{path}: must be a file, as it is read twice. Received: a pipe or "
+            "a device."
         )
     return sum(1 for _ in read_lines(path))
 
@@ -105,14 +106,14 @@ def open_writer(
     """Yields a function that writes the `LineFeatures` of a line.
 
     Args:
-        path: The file, local or remote; it is there once the block is over.
+        path: The file, local or remote. It appears at the end of the block.
         output_format: One of `FORMATS`.
-        extraction: The `Extraction` that the vectors come from.
+        extraction: The `Extraction` that made the vectors.
         vocabulary: The `Vocabulary` of the tokens.
         dtype: One of `DTYPES`; jsonl has float32 only, rounded to 6 decimals.
 
     Raises:
-        ValueError: If format and dtype do not go together, the path is a
+        ValueError: If the format does not support the dtype, the path is a
             folder, or pyarrow is missing for parquet.
     """
     if output_format not in FORMATS or dtype not in DTYPES:
@@ -153,9 +154,9 @@ def open_writer(
 
 @contextlib.contextmanager
 def _written_by(stream, path):
-    """Yields the `write` of a stream of TensorFlow's, which is then closed.
+    """Yields the `write` of a TensorFlow stream, which is closed at the end.
 
-    What TensorFlow raises as it writes, of a full disk, is an `OSError`.
+    Failed writes, as on a full disk, raise `OSError`.
     """
 
     def call(function, *arguments):
@@ -168,7 +169,7 @@ def _written_by(stream, path):
 
 
 def _to_json(line, extraction, vocabulary):
-    # The same decimals as Python's round() of each: a float32 times 10^6 is
+    # Gives the same decimals as Python's round(): a float32 times 10^6 is
     # exact in float64.
     values = np.round(line.vectors.astype(np.float64), _DECIMALS).tolist()
     record = {"linex_index": line.index}
@@ -197,9 +198,8 @@ def _vectors_as_json(values, extraction):
 def _to_example(line, extraction, dtype):
     """Returns a serialized Example.
 
-    `linex_index` int64, `vectors` a serialized tensor of `dtype` (read it
-    with `tf.io.parse_tensor`), and without pooling `token_ids` int64
-    `[tokens]`.
+    It has `linex_index`, int64; `vectors`, a serialized tensor of `dtype` for
+    `tf.io.parse_tensor`; and without pooling `token_ids`, int64 `[tokens]`.
     """
     vectors = tf.io.serialize_tensor(line.vectors.astype(dtype)).numpy()
     example = tf.train.Example()
@@ -213,13 +213,13 @@ def _to_example(line, extraction, dtype):
 
 @contextlib.contextmanager
 def _npz_writer(path, extraction, dtype):
-    """Yields a function that writes a line to arrays of unknown lengths.
+    """Yields a function that appends a line to the arrays.
 
-    Their bytes go to files beside `path` first, then into the archive.
-    `vectors` `[N, ...]`; `layers` int32 `[K]`; and without pooling, where N
-    is of the tokens of all lines, `token_ids` int32 `[N]` and `row_splits`
-    int64 `[lines + 1]`: line i has the tokens from row_splits[i] to
-    row_splits[i + 1].
+    Their lengths are unknown, so their bytes first go to files beside `path`,
+    and at the end into the archive. The arrays are `vectors` `[N, ...]` and
+    `layers`, int32 `[K]`. Without pooling, N is the number of tokens in all
+    lines, and there are `token_ids`, int32 `[N]`, and `row_splits`, int64
+    `[lines + 1]`: line i has the tokens [row_splits[i], row_splits[i + 1]).
     """
     dtypes = {"vectors": dtype, "layers": "int32"}
     if extraction.pooling == NONE:
@@ -259,7 +259,7 @@ def _npz_writer(path, extraction, dtype):
 
 @contextlib.contextmanager
 def _open_member(archive, name, dtype, shape):
-    """Yields the stream of an array of the archive, after its header."""
+    """Yields the stream of an array in the archive, after its header."""
     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
         np.lib.format.write_array_header_1_0(
             member,
@@ -284,10 +284,11 @@ def _check_pyarrow():
 def _parquet_writer(path, extraction, dtype):
     """Yields a function that writes a line as a row.
 
-    `linex_index` int64; `vectors` of `dtype`, lists of a fixed size, in lists
-    of the layers where these are separate, and without pooling in a list of
-    the tokens; and then `token_ids`, a list of int32. The layers stand in the
-    file's metadata, comma-separated. Row groups are written as they are full.
+    The columns are `linex_index`, int64; `vectors` of `dtype`; and without
+    pooling `token_ids`, a list of int32. A vector is a list of a fixed size.
+    Vectors are nested in lists of layers, if these are separate, and without
+    pooling in a list of tokens. The file's metadata have the layers,
+    comma-separated. Row groups are written as they fill up.
     """
     from pyarrow import parquet
 
@@ -322,10 +323,10 @@ def _parquet_writer(path, extraction, dtype):
 
 
 def _to_table(lines, is_pooled, dtype, metadata):
-    """Returns Arrow's table of `LineFeatures`."""
+    """Returns an Arrow table of `LineFeatures`."""
     import pyarrow
 
-    # Of one line [D] or [K, D], without pooling with tokens before.
+    # Each is [D] or [K, D], after an axis of tokens without pooling.
     arrays = [line.vectors.astype(dtype) for line in lines]
     if is_pooled:
         arrays = [array[np.newaxis] for array in arrays]

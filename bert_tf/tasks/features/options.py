@@ -1,14 +1,13 @@
-"""What feature extraction can be told."""
+"""Options of feature extraction."""
 
-# The vectors of the layers: each apart, one after the other, or their mean.
+# How the vectors of the layers are combined.
 SEPARATE, CONCATENATE, MEAN = "separate", "concatenate", "mean"
 COMBINE = (SEPARATE, CONCATENATE, MEAN)
-# The vectors of the tokens: all, the one of [CLS], their mean, or of each
-# number the largest.
+# How the vectors of the tokens are pooled.
 NONE, CLS, MAX = "none", "cls", "max"
 POOLING = (NONE, CLS, MEAN, MAX)
 
-# Of the file.
+# Formats of the output file.
 JSONL, NPZ, TFRECORD, PARQUET = "jsonl", "npz", "tfrecord", "parquet"
 FORMATS = (JSONL, NPZ, TFRECORD, PARQUET)
 DTYPES = ("float32", "float16")

@@ -1,9 +1,10 @@
-"""Vectors of texts, as the owner of a model makes them.
+"""Vectors of texts, made as a model's folder specifies.
 
-What a folder of sentence-transformers says holds: pooling, layers on the pooled
-vector, normalisation, the longest sequence, and what is put before a text. Of
-other folders the vector is the mean of the last block's, as `--kind=embedding`
-has it. Letters in tensor names: B batch, L position, D size of a vector.
+A folder of sentence-transformers specifies the pooling, layers on the pooled
+vector, the normalisation, the longest sequence and the prompt before a text.
+With other folders the vector is the mean of the last block's output, as with
+`--kind=embedding`. Letters in tensor names: B batch, L position, D size of a
+vector.
 """
 
 import copy
@@ -39,10 +40,10 @@ def make_vectors(
     """Returns the vectors of texts: float32 `[B, D]`.
 
     Args:
-        encoder_outputs: Every block's output, or the last one's alone: a list
+        encoder_outputs: The outputs of all blocks, or of just the last: a list
             of float `[B, L, hidden]`.
         input_mask: int32 `[B, L]`.
-        vectors: How they are made.
+        vectors: How the vectors are made.
     """
     pool = Extraction(
         layers=(-1,), combine=CONCATENATE, pooling=vectors.pooling
@@ -62,14 +63,13 @@ def make_vectors(
 
 
 def num_prompt_tokens(prompt: str, preprocessor: Preprocessor) -> int:
-    """Returns how many tokens a sequence begins with that are a prompt's.
+    """Returns the number of tokens of a prompt at the start of a sequence.
 
-    [CLS] is one of them, as sentence-transformers has it, and 0 are those of
-    no prompt.
+    As in sentence-transformers, [CLS] is one of them. An empty prompt has 0.
 
     Raises:
-        ValueError: If they leave no place for a text: its vector would be that
-            of any other.
+        ValueError: If they leave no room for a text: all texts would have the
+            same vector.
     """
     if not prompt:
         return 0
@@ -78,27 +78,27 @@ def num_prompt_tokens(prompt: str, preprocessor: Preprocessor) -> int:
     places = preprocessor.max_seq_length
     if number + preprocessor.vocabulary.special.count(1) >= places:
         raise ValueError(
-            f"A prompt must leave places for a text, of {places} tokens. "
+            f"A prompt must leave room for a text among {places} tokens. "
             f"Received: one of {number}, {files.shortened(prompt)}."
         )
     return number + 1
 
 
 class Embedder:
-    """Computes the vectors of texts, those of about one length together.
+    """Computes the vectors of texts, in batches of similar lengths.
 
-    It runs in one process, with all cores or the first GPU: a batch's
-    multiplications use them all.
+    It runs in one process on all cores or on the first GPU; the
+    multiplications of a batch use all of it.
 
     Args:
         encoder: A `BertEncoder`.
         preprocessor: The `Preprocessor`; longer texts are cut to its length.
         vectors: How the vectors are made.
-        weights_sha256: {name: SHA-256} of what the weights were read from.
-        prompt: What is put before every text.
+        weights_sha256: {name: SHA-256} of the files with the weights.
+        prompt: A string put before every text.
 
     Raises:
-        ValueError: As of `num_prompt_tokens`.
+        ValueError: See `num_prompt_tokens`.
     """
 
     def __init__(
@@ -136,10 +136,10 @@ class Embedder:
             length = tf.minimum(longest + num_special, self.max_seq_length)
             inputs = packing.pack([pieces], length, vocabulary)
             mask = inputs[features.INPUT_MASK]
-            # With what is left out goes its place: the first token is another.
+            # Leaving out a prompt shifts the first token, which "cls" pools.
             first = tf.minimum(num_left_out, length - 1)
             if vectors.pooling == sentence_folder.CLS:
-                # The last block makes nothing else.
+                # The last block computes only this position.
                 positions = tf.fill([tf.size(rows), 1], first)
                 outputs = encoder(inputs, positions, training=False)
                 hidden, mask = outputs["sequence_output"], mask[:, :1]
@@ -167,10 +167,10 @@ class Embedder:
 
     @property
     def model_sha256(self) -> str:
-        """The SHA-256 of all that the vectors of texts are a function of.
+        """The SHA-256 of everything that determines the vectors of texts.
 
-        But for how they are pooled and cut, the prompt and the precision,
-        which messages can tell.
+        Except pooling, truncation, prompt and precision, which messages can
+        name.
         """
         spec = self._preprocessor.tokenizer.spec
         parts = {
@@ -194,7 +194,7 @@ class Embedder:
         return _sha256(text.encode("utf-8"))
 
     def with_prompt(self, prompt: str) -> "Embedder":
-        """Returns one of the same model that puts another text before."""
+        """Returns an `Embedder` of the same model with another prompt."""
         other = copy.copy(self)
         other._set_prompt(prompt)
         return other
@@ -205,7 +205,7 @@ class Embedder:
         """Returns the vectors: float32 `[N, D]`.
 
         Args:
-            texts, batch_size: As of `batches`, which says what is raised.
+            texts, batch_size: See `batches`, also for what is raised.
         """
         found = np.empty((len(texts), self.dimension), np.float32)
         for rows, vectors in self.batches(texts, batch_size):
@@ -215,15 +215,15 @@ class Embedder:
     def batches(
         self, texts: Sequence[str], batch_size: int = 32
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields the vectors of texts of about one length, the longest first.
+        """Yields the vectors of texts of similar length, the longest first.
 
         Args:
-            texts: N strings; all of them are tokenized at once.
+            texts: N strings, which are all tokenized at once.
             batch_size: Texts a step.
 
         Yields:
             int64 `[B]`, the indices of texts, and float32 `[B, D]`. Each text
-            is there once.
+            occurs once.
 
         Raises:
             ValueError: If a vector is not finite.
@@ -233,7 +233,7 @@ class Embedder:
         pieces = self._tokenize(
             tf.constant([f"{self.prompt}{text}" for text in texts])
         )
-        # The longest first: where memory does not suffice, it tells at once.
+        # The longest first, so that a lack of memory shows at once.
         order = np.argsort(-pieces.row_lengths().numpy(), kind="stable")
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
@@ -244,8 +244,8 @@ class Embedder:
             if not is_good.all():
                 text = texts[rows[np.argmin(is_good)]]
                 raise ValueError(
-                    "The numbers of a vector must be finite. Received others "
-                    f"for the text {files.shortened(text)}."
+                    "The numbers of a vector must be finite. Received: "
+                    f"infinity or NaN for the text {files.shortened(text)}."
                 )
             yield rows, found
 
@@ -266,21 +266,21 @@ def open_embedder(
 
     Args:
         model_dir: A folder of sentence-transformers, Hugging Face or bert_tf,
-            or a name of the Hub.
-        pooling: "cls", "mean" or "max"; None for what the folder says, or else
-            the mean.
-        is_normalized: Whether a vector is divided by its length; None for what
-            the folder says, or else not.
-        max_seq_length: The longest sequence; None for what the folder says.
+            or a name on the Hub.
+        pooling: "cls", "mean" or "max". None for the folder's setting, or
+            "mean" if it has none.
+        is_normalized: Whether vectors are divided by their length. None for
+            the folder's setting, or False if it has none.
+        max_seq_length: The longest sequence; None for the folder's setting.
         dtype: A Keras dtype policy.
 
     Returns:
         An `Embedder`, with the folder's default prompt.
 
     Raises:
-        ValueError: If it is no such folder, its model has no positions for
-            so long a sequence, or its vectors are cut, and are to be divided
-            by their lengths where the folder does not.
+        ValueError: If it is not such a folder, the model has too few positions
+            for `max_seq_length`, or normalisation is requested for truncated
+            vectors that the folder does not normalise.
     """
     with reader.open_checkpoint(str(model_dir)) as checkpoint:
         folder = checkpoint.folder

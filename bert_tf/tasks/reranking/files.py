@@ -3,18 +3,17 @@ r"""Queries with texts that answer them or do not: files and tables.
 A table (see `tasks.columns`: .tsv and .csv with a header, .jsonl, .parquet, a
 DataFrame, ...) has one of two forms:
 
-    query, text, label                a text a row; the label is 1 of one that
-                                      answers the query, else 0
+    query, text, label                a text a row; the label is 1 if the text
+                                      answers the query, otherwise 0
     query, positive, negative, ...    a text that answers it, and texts that do
                                       not: any number of columns `negative`,
                                       `negative_1`, `negative_2`, ..., and in
                                       .jsonl and .parquet a list `negatives`
 
-For `query` the second form may have `anchor`, as `run_search` writes what it
-mines. Rows of one query, wherever they stand, are its group. With labels a text
-of a group that is there again is read once in the second form, as files of
-triplets repeat them; without, every text stays in its place, as predictions are
-of all.
+The second form may have `anchor` instead of `query`, as `run_search` writes it.
+All rows of a query form its group, wherever they are. Files of triplets repeat
+texts, so in the second form a repeated text of a group is read once. Without
+labels all texts are kept in place, because each gets a prediction.
 """
 
 import dataclasses
@@ -37,10 +36,10 @@ class Groups:
     """Queries, each with the texts that are ranked for it.
 
     Args:
-        queries: G strings, each once.
+        queries: G different strings.
         texts: N strings, of all groups.
-        group_ids: int32 `[N]`: of every text the number of its query.
-        labels: int32 `[N]`, 1 of texts that answer their query, 0 of others;
+        group_ids: int32 `[N]`, the index of each text's query.
+        labels: int32 `[N]`, 1 for texts that answer their query, 0 for others;
             or None.
     """
 
@@ -54,7 +53,7 @@ class Groups:
 
     @property
     def rows(self) -> list[np.ndarray]:
-        """Of every query the numbers of its texts, int `[...]`."""
+        """The indices of every query's texts, each int `[...]`."""
         order = np.argsort(self.group_ids, kind="stable")
         counts = np.bincount(self.group_ids, minlength=len(self.queries))
         return np.split(order, np.cumsum(counts)[:-1])
@@ -72,18 +71,18 @@ def read_groups(
 
     Args:
         data: The path of a file, or a table.
-        has_labels: Whether the labels are read; if not they may be missing.
+        has_labels: Whether to read the labels. If not, they may be missing.
         label_column: Name of the labels' column in the first form.
         needs_positives: Whether each query must have a text that answers it.
-        needs_negatives: Likewise one that does not.
+        needs_negatives: Whether each query must have a text that does not.
 
     Raises:
-        ValueError: If a file is missing, of no known form or without
-            examples, a query or a text is empty, a label is neither 0 nor 1,
-            or a text of a query has both; if a table of the second form has
-            no negative at all, while labels are read, or a column that may be
-            one; or if a group lacks what it must have. The message names file
-            and line, or the query.
+        ValueError: If a file is missing, has no examples or an unknown form, a
+            query or a text is empty, a label is neither 0 nor 1, or a text of
+            a query has both labels. If a table of the second form has no
+            negatives although labels are read, or has a column that might be
+            meant as negatives. If a group lacks a text that it needs. The
+            message names the file and the line, or the query.
     """
     names = columns.names_in(data)
     if POSITIVE in names:
@@ -112,7 +111,7 @@ def read_groups(
             f"{columns.title(data)}: there must be a negative, a text that "
             "does not answer its query, in a column `negative`, `negative_1` "
             f"and so on, or a list `{NEGATIVES}`. "
-            f"Received: none, of the columns {', '.join(names)}."
+            f"Received: none in the columns {', '.join(names)}."
         )
     groups = Groups(
         queries=tuple(queries),
@@ -127,18 +126,18 @@ def read_groups(
 
 
 def _check_has(title, groups, label):
-    """Raises `ValueError` unless every query has a text of that label."""
+    """Raises `ValueError` unless every query has a text with this label."""
     found = {*groups.group_ids[groups.labels == label].tolist()}
     for group, query in enumerate(groups.queries):
         if group not in found:
             raise ValueError(
-                f"{title}: every query must have a text of the label {label}. "
+                f"{title}: every query must have a text with label {label}. "
                 f"Received: none for {files.shortened(query)}."
             )
 
 
 def _rows_of_labels(data, label_column) -> Iterator[tuple[str, str, str, int]]:
-    """Yields (string that names the row, query, text, label) of each row."""
+    """Yields (name of the row, query, text, label) for each row."""
     names = [QUERY, TEXT, *([label_column] if label_column else [])]
     for where, (query, text, *label) in columns.read(data, names):
         _check_text(where, QUERY, query)
@@ -179,7 +178,7 @@ def _parse_label(where, label):
         number = -1.0
     if number not in (0, 1):
         raise ValueError(
-            f"{where}: the label must be 1 of a text that answers the query, "
-            f"or 0. Received: {files.shortened(label)}."
+            f"{where}: the label must be 1 for a text that answers the query, "
+            f"otherwise 0. Received: {files.shortened(label)}."
         )
     return int(number)

@@ -1,10 +1,10 @@
-"""What a reranking can be told."""
+"""Options of reranking."""
 
-# The binary cross-entropy of every text; the cross-entropy of one that answers
-# its query among those that do not.
+# "pointwise": the binary cross-entropy of every text. "softmax": the
+# cross-entropy of a text that answers its query among texts that do not.
 POINTWISE, SOFTMAX = "pointwise", "softmax"
 LOSSES = (POINTWISE, SOFTMAX)
-# Rows of 8 texts.
+# With the positive, rows have 8 texts.
 NUM_NEGATIVES = 7
-# Each is a sequence of its own in every step.
+# Each negative adds a sequence to every step.
 MOST_NEGATIVES = 1000

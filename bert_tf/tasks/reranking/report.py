@@ -1,27 +1,27 @@
-"""What a report tells of a reranking."""
+"""The report of a reranking."""
 
 import numpy as np
 
 from bert_tf.tasks import tables
 from bert_tf.tasks.reranking.files import Groups
 
-# Ranks that are counted together: from the first to the last.
+# Ranks that are counted together: (first, last).
 _BANDS = ((1, 1), (2, 3), (4, 10), (11, None))
 
 
 def ranks_of(groups: Groups, scores: np.ndarray) -> list[np.ndarray]:
     """Returns the ranks of every query's texts that answer it.
 
-    Of equal scores those that do not answer come first: files have the text
-    that does before the others, and a model that scores all alike would be
-    always right.
+    Among equal scores, texts that do not answer come first. Files list the
+    answer first, so a model that gives all texts the same score would always
+    be right otherwise.
 
     Args:
         groups: Labelled `Groups`.
         scores: float `[N]`.
 
     Returns:
-        int64 `[R]` of each query, rising.
+        int64 `[R]` for each query, ascending.
     """
     assert groups.labels is not None
     return [
@@ -31,7 +31,7 @@ def ranks_of(groups: Groups, scores: np.ndarray) -> list[np.ndarray]:
 
 
 def _ordered(groups, scores):
-    """Returns `rows` of groups, each by falling scores; see `ranks_of`."""
+    """Returns the `rows` of groups by descending score; see `ranks_of`."""
     return [
         rows[np.lexsort((groups.labels[rows], -scores[rows]))]
         for rows in groups.rows
@@ -46,8 +46,8 @@ def sections(groups: Groups, scores: np.ndarray) -> list[tuple[str, str]]:
         scores: float32 `[N]`.
 
     Returns:
-        A list of (heading, Markdown): at which ranks the first text that
-        answers stands, and the queries where it stands lowest.
+        A list of (heading, Markdown): the ranks of the first text that
+        answers, and the queries where it ranks lowest.
     """
     first = np.array([ranks.min() for ranks in ranks_of(groups, scores)])
     return [

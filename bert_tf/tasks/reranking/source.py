@@ -1,4 +1,4 @@
-"""Batches of queries with texts: raw strings, made to inputs in tf.data.
+"""Batches of queries with texts: raw strings, turned into inputs in tf.data.
 
 Letters: B rows, C texts of a row, L sequence length.
 """
@@ -13,7 +13,7 @@ from bert_tf import features
 from bert_tf.tasks.multiple_choice.source import RowSource
 from bert_tf.tasks.reranking.files import Groups
 
-# The label of what only fills a row.
+# Label, and index, of places that pad a row.
 NO_TEXT = -1
 
 
@@ -21,16 +21,16 @@ NO_TEXT = -1
 class RerankingSource(RowSource):
     """Queries with texts.
 
-    The batches are dictionaries of the model inputs, int32 `[B, C, L]`, and, if
-    the examples have any, `labels` int32 `[B, C]`: 1, 0, or -1 where a query
-    has fewer texts.
+    The batches are dictionaries of the model inputs, int32 `[B, C, L]`, and of
+    `labels`, int32 `[B, C]`, if the examples have any: 1, 0, or -1 where a
+    query has fewer texts.
 
     Args:
         examples: The `Groups`.
-        num_negatives: None: a row is a query with one of its texts, in their
-            order. Else a row is a query, a text that answers it, first, and so
-            many that do not, drawn of its own by the seed; all where there are
-            no more. They are drawn once, and so the same in every epoch.
+        num_negatives: None: each row is a query with one of its texts, in
+            their order. Otherwise a row is a query with a text that answers
+            it, and up to this many of its texts that do not. They are drawn
+            once, by the seed, so they are the same in every epoch.
     """
 
     examples: Groups
@@ -57,7 +57,7 @@ class RerankingSource(RowSource):
         return arrays | {features.LABELS: labels.astype(np.int32)}
 
     def _drawn_rows(self):
-        """Returns the numbers of texts, int `[rows, C]`, filled up with -1."""
+        """Returns indices of texts, int `[rows, C]`, padded with -1."""
         assert self.examples.labels is not None
         drawn = []
         for group, texts in enumerate(self.examples.rows):

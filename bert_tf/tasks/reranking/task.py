@@ -1,8 +1,7 @@
-"""The family of reranking: which of a query's texts answer it best.
+"""The reranking family: which of a query's texts answer it best.
 
 A cross-encoder reads the query and one text together (Nogueira and Cho 2019,
-arXiv 1901.04085), and a search's first texts are put in the order of its
-scores.
+arXiv 1901.04085). Its scores order the first texts of a search.
 """
 
 import dataclasses
@@ -42,9 +41,9 @@ from bert_tf.tasks.task import check_logits
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "reranking"
-# Those of `ranking` that a reranking is told by.
+# The scores of `ranking` that are reported for reranking.
 _SCORES = ("MRR@10", "nDCG@10")
-# As good as no score at all, and a number in every precision.
+# Amounts to minus infinity, but is finite in float32.
 _LOWEST = -1e9
 
 
@@ -57,7 +56,7 @@ class RerankingTask(Task):
         loss_name: "pointwise": the binary cross-entropy of every text's label.
             "softmax": the cross-entropy of a text that answers its query
             among some that do not.
-        num_negatives: How many those are, from 1 to 1,000; with "softmax".
+        num_negatives: With "softmax", how many do not: from 1 to 1,000.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -69,7 +68,7 @@ class RerankingTask(Task):
         >>> task = RerankingTask(loss_name="softmax")
         >>> logits = np.zeros((1, 4), "float32")
         >>> losses = task.losses(logits, np.array([[1, 0, 0, 0]]))
-        >>> round(float(losses[0, 0]), 4)  # Of four, each is as likely.
+        >>> round(float(losses[0, 0]), 4)  # Four equally likely texts.
         1.3863
     """
 
@@ -103,7 +102,7 @@ class RerankingTask(Task):
 
     @property
     def is_teachable(self) -> bool:
-        # Of "softmax" only labels tell where a row has no text.
+        # With "softmax", only labels say where a row has no text.
         return self.loss_name == POINTWISE
 
     def make_model(self, config: BertConfig, dtype: Any = None) -> BertReranker:
@@ -127,13 +126,13 @@ class RerankingTask(Task):
     def weights(self, labels: Tensor) -> Tensor:
         if self.loss_name == POINTWISE:
             return ops.ones(ops.shape(labels), "float32")
-        # A row is one choice.
+        # Each row is one choice.
         return ops.ones((ops.shape(labels)[0], 1), "float32")
 
     def soft_losses(
         self, logits: Tensor, teacher_logits: Tensor, temperature: float
     ) -> Tensor:
-        """Of "pointwise" it is the divergence of a yes or no."""
+        """Returns the divergence of a yes-or-no answer, for "pointwise"."""
         return distillation.soft_labels(logits, teacher_logits, temperature)
 
     def read(
@@ -145,7 +144,7 @@ class RerankingTask(Task):
             data,
             split != TEST,
             label_column,
-            # Without one there is no rank to tell.
+            # Without a positive there is no rank to report.
             needs_positives=is_choice or split not in (TRAIN, TEST),
             needs_negatives=is_choice,
         )
@@ -156,7 +155,8 @@ class RerankingTask(Task):
         preprocessor: Preprocessor,
         **options: Any,
     ) -> dict[str, Source]:
-        # Other sets are scored text by text: a query may have any number.
+        # Other sets are scored text by text: a query may have any number of
+        # texts.
         return {
             split: RerankingSource(
                 examples=examples[split],
@@ -179,10 +179,10 @@ class RerankingTask(Task):
     def evaluate(
         self, source: Any, logits: np.ndarray, answers: np.ndarray
     ) -> dict[str, float]:
-        """Returns the loss over all texts, and the scores of the ranks.
+        """Returns the loss over all texts, and the scores of the ranking.
 
-        With "softmax" a text that answers its query is one among all of its
-        texts that do not, and not among some.
+        With "softmax", a text that answers its query competes with all of the
+        query's texts that do not, rather than with a sample.
         """
         groups = source.examples
         scores = ranking.means(
@@ -213,7 +213,7 @@ class RerankingTask(Task):
         examples: Groups,
         answers: np.ndarray,
     ) -> str:
-        """Writes of every text, in their order, the score and the rank."""
+        """Writes the score and the rank of every text, in their order."""
         ranks = np.zeros(len(examples), np.int64)
         for rows in examples.rows:
             ranks[rows] = ranking.ranks(answers[rows], np.arange(len(rows)))
@@ -230,13 +230,13 @@ class RerankingTask(Task):
         return f"{files.counted(len(examples), 'score', 'scores')} in {path}"
 
     def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns answers from logits, in TensorFlow's own operations.
+        """Returns answers from logits, with TensorFlow operations alone.
 
         Args:
             logits: float32 `[B, 1]`.
 
         Returns:
-            A dictionary, both float32 `[B]`: `scores`, the logits, and
+            A dictionary of float32 `[B]`: `scores`, the logits, and
             `probabilities`, their sigmoids.
 
         Raises:

@@ -1,10 +1,10 @@
 """Training steps of thousands of texts, with the memory of a few.
 
 Gao et al. 2021 (GradCache, arXiv 2101.06983): all texts are embedded a chunk
-at a time, without a gradient. The loss over all vectors gives the gradient of
-each. Then each chunk is embedded once more, with the same dropout, and its
-gradient is what its vectors' gradient makes of it. The step is that of the
-whole batch, for one forward pass more.
+at a time, without gradients. The loss over all vectors gives the gradient of
+each vector. Then each chunk is embedded again, with the same dropout, and the
+gradients of its vectors are propagated back. The step equals that of the whole
+batch, at the cost of one more forward pass.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def make_runner(
     """Returns a `run_in_chunks` of `BertSentenceEncoder`.
 
     Args:
-        chunk_size: Texts of a chunk; their number must be a multiple of it.
+        chunk_size: Texts in a chunk; must divide the number of texts.
     """
 
     def run(model, embed, inputs):
@@ -32,7 +32,7 @@ def make_runner(
 
 
 def _run_in_chunks(model, embed, inputs, chunk_size):
-    """Returns `embed(inputs)`, float32 `[N, D]`, for N a known number."""
+    """Returns `embed(inputs)`, float32 `[N, D]`; N must be static."""
     num_texts = next(iter(inputs.values())).shape[0]
     if num_texts is None or num_texts % chunk_size:
         raise ValueError(
@@ -53,8 +53,9 @@ def _run_in_chunks(model, embed, inputs, chunk_size):
         for layer in model._flatten_layers()
         if isinstance(layer, keras.layers.Dropout) and layer.rate > 0
     ]
-    # A generator counts its calls in the second number. The first tells the
-    # chunk: both passes begin at the same state, and so have the same masks.
+    # The state's second number counts the generator's calls; the first gets the
+    # number of the chunk added. Both passes of a chunk start from the same
+    # state, so their dropout masks are equal.
     starts = [tf.identity(each.state.value) for each in generators]
 
     def embed_chunk(number):
@@ -76,7 +77,7 @@ def _run_in_chunks(model, embed, inputs, chunk_size):
                 tf.float32, num_chunks, element_shape=[chunk_size, size]
             ),
         ),
-        # One chunk is in memory at a time.
+        # Only one chunk is in memory at a time.
         parallel_iterations=1,
     )
     vectors = tf.stop_gradient(tf.reshape(vectors.stack(), [num_texts, size]))
@@ -110,11 +111,11 @@ def _run_in_chunks(model, embed, inputs, chunk_size):
         )
         return sums
 
-    # The values stand for the variables, whose gradients are those above.
+    # The arguments stand for the variables, which get the gradients above.
     @tf.custom_gradient
     def attach(*values):
         del values
         return tf.identity(vectors), gradients
 
-    # Not `value`: under mixed precision that may be one of 16 bits.
+    # Not `value`, which may be 16-bit under mixed precision.
     return attach(*(tf.convert_to_tensor(each._value) for each in variables))

@@ -2,14 +2,14 @@
 
 BEIR's layout (Thakur et al. 2021, arXiv 2104.08663):
 
-corpus.jsonl     {"_id": "4983", "title": "...", "text": "..."} a line; the
-                 title may be missing. What is embedded is title, space, text
-queries.jsonl    {"_id": "1", "text": "..."} a line
-qrels/test.tsv   query-id, corpus-id, score: a header, then a pair a line
+corpus.jsonl     {"_id": "4983", "title": "...", "text": "..."} on each line;
+                 the title is optional. "title text" is embedded
+queries.jsonl    {"_id": "1", "text": "..."} on each line
+qrels/test.tsv   query-id, corpus-id, score: a header, then a pair on each line
 
-SQuAD's files: questions are the queries, and a question's paragraph the one
-that answers it. Scored pairs, such as STS, are tables with columns of two texts
-and a number.
+SQuAD's files: the questions are the queries, and each is answered by its
+paragraph. Scored pairs, such as STS, are tables with two columns of texts and
+one of numbers.
 """
 
 import codecs
@@ -36,10 +36,10 @@ _QUERY, _CORPUS, _SCORE = "query-id", "corpus-id", "score"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Texts:
-    """Texts with names: those of a corpus, or queries.
+    """Texts with ids: a corpus, or queries.
 
     Args:
-        ids: N strings, each once.
+        ids: N different strings.
         texts: N strings, none of them empty.
     """
 
@@ -51,18 +51,18 @@ class Texts:
 
     @functools.cached_property
     def sha256(self) -> str:
-        """The SHA-256 of all ids and texts in their order, as hexadecimal."""
+        """The hexadecimal SHA-256 of all ids and texts in their order."""
         digest = hashlib.sha256()
         for pair in zip(self.ids, self.texts):
             for part in pair:
                 data = part.encode("utf-8")
-                # With lengths: "ab", "c" is not "a", "bc".
+                # The length distinguishes "ab", "c" from "a", "bc".
                 digest.update(len(data).to_bytes(8, "little"))
                 digest.update(data)
         return digest.hexdigest()
 
     def take(self, rows: Sequence[int] | np.ndarray) -> "Texts":
-        """Returns some of them, in the order of their indices."""
+        """Returns the texts with these indices, in this order."""
         return Texts(
             ids=tuple(self.ids[row] for row in rows),
             texts=tuple(self.texts[row] for row in rows),
@@ -74,8 +74,8 @@ class Relevance:
     """Which texts of a corpus answer which queries.
 
     Args:
-        query_rows: int64 `[P]`, indices of queries, not falling.
-        corpus_rows: int64 `[P]`, indices of texts; a pair is there once.
+        query_rows: int64 `[P]`, indices of queries, in ascending order.
+        corpus_rows: int64 `[P]`, indices of texts. Each pair occurs once.
         grades: float64 `[P]` above 0: how relevant the text is.
     """
 
@@ -88,22 +88,22 @@ class Relevance:
 
     @property
     def queries(self) -> np.ndarray:
-        """int64: the indices of the queries that have a relevant text."""
+        """The indices of the queries with a relevant text, int64."""
         return np.unique(self.query_rows)
 
     def by_query(self, values: np.ndarray) -> list[np.ndarray]:
-        """Returns values of pairs `[P]` as an array for each of `queries`."""
+        """Splits values of pairs, `[P]`, into an array for each query."""
         starts = np.unique(self.query_rows, return_index=True)[1]
         return np.split(values, starts[1:])
 
 
 def read_corpus(path: files.AnyPath) -> Texts:
-    """Reads a corpus.jsonl; .gz, .xz and .bz2 too.
+    """Reads a corpus.jsonl, plain or .gz, .xz, .bz2.
 
     Raises:
-        ValueError: If the file is missing, damaged, without texts, or a line
-            is no such object, has an id that was there before, or no text; the
-            message names file and line.
+        ValueError: If the file is missing, damaged or without texts; or if a
+            line is not such an object, repeats an id, or has no text. The
+            message names the file and the line.
     """
     return _read_texts(path, _TITLE)
 
@@ -115,7 +115,7 @@ def is_corpus(path: files.AnyPath) -> bool:
 
 
 def read_queries(path: files.AnyPath) -> Texts:
-    """Reads a queries.jsonl; raises what `read_corpus` does."""
+    """Reads a queries.jsonl; raises the same errors as `read_corpus`."""
     return _read_texts(path, None)
 
 
@@ -129,9 +129,9 @@ def _read_texts(path, title_name):
             name, text = _read_text(f"{path}, line {number}", row, title_name)
             if name in lines:
                 raise ValueError(
-                    f"{path}, line {number}: an `{_ID}` must be there once. "
-                    f"Received: {files.shortened(name)}, which line "
-                    f"{lines[name]} has."
+                    f"{path}, line {number}: each `{_ID}` must occur once. "
+                    f"Received: {files.shortened(name)}, which is also in line "
+                    f"{lines[name]}."
                 )
             lines[name] = number
             texts.append(text)
@@ -141,7 +141,7 @@ def _read_texts(path, title_name):
 
 
 def _read_text(where, row, title_name):
-    """Returns id and text of an object."""
+    """Returns the id and the text of an object."""
     for name in (_ID, _TEXT):
         if not isinstance(row.get(name), str):
             raise ValueError(
@@ -194,10 +194,9 @@ def _objects(path) -> Iterator[tuple[int, dict[str, Any]]]:
 def read_relevance(
     path: files.AnyPath, queries: Texts, corpus: Texts
 ) -> Relevance:
-    """Reads which texts are relevant, with a header and tabs as BEIR has it.
+    """Reads which texts are relevant, from a file like BEIR's qrels.
 
-    Pairs with a score of 0 or less were judged and are not relevant: they are
-    left out.
+    Pairs with a score of 0 or less were judged not relevant, and are left out.
 
     Args:
         path: The file.
@@ -205,9 +204,9 @@ def read_relevance(
         corpus: The texts that it names.
 
     Raises:
-        ValueError: If the file is missing or of another form, names what is
-            not there, has a pair twice or none that is relevant; the message
-            names file and line.
+        ValueError: If the file is missing or malformed, has an unknown id,
+            repeats a pair, or has no relevant pair. The message names the file
+            and the line.
     """
     rows_of = [
         {name: row for row, name in enumerate(texts.ids)}
@@ -223,14 +222,15 @@ def read_relevance(
         for title, name, rows in zip(("query", "text"), names, rows_of):
             if name not in rows:
                 raise ValueError(
-                    f"{where}: there is no {title} of this id. "
+                    f"{where}: there is no {title} with this id. "
                     f"Received: {files.shortened(name)}."
                 )
         pair = (rows_of[0][names[0]], rows_of[1][names[1]])
         if pair in lines:
             raise ValueError(
-                f"{where}: a pair must be there once. Received: "
-                f"{files.shortened(names)}, which line {lines[pair]} has."
+                f"{where}: each pair must occur once. Received: "
+                f"{files.shortened(names)}, which is also in line "
+                f"{lines[pair]}."
             )
         lines[pair] = number
         grade = tsv.parse_label(where, score or "", {})
@@ -242,20 +242,19 @@ def read_relevance(
 def read_squad(
     paths: Sequence[files.AnyPath],
 ) -> tuple[Texts, Texts, Relevance]:
-    """Reads SQuAD's files: its own JSON, or tables of its columns.
+    """Reads SQuAD's files: its own JSON, or tables with its columns.
 
     Args:
-        paths: The first has the questions. The texts are all paragraphs of all
-            files, those that are equal once, in order.
+        paths: The first file has the questions. The corpus consists of the
+            different paragraphs of all files, in order.
 
     Returns:
-        The queries, the corpus, whose ids count from 0, and the relevance:
-        every question that the file does not call unanswerable has its
-        paragraph.
+        The queries; the corpus, whose ids count from 0; and the relevance: for
+        every answerable question, its paragraph.
 
     Raises:
-        ValueError: As `question_answering.files.read_squad`, and if a question
-            or a paragraph is empty; the message names the file.
+        ValueError: See `question_answering.files.read_squad`. Also if a
+            question or a paragraph is empty. The message names the file.
     """
     examples = squad_files.read_squad(
         paths[0], version_2_with_negative=True, is_training=False
@@ -294,7 +293,7 @@ def _to_relevance(path, pairs):
 def only_judged(
     queries: Texts, relevance: Relevance
 ) -> tuple[Texts, Relevance]:
-    """Leaves out the queries to which no text is relevant."""
+    """Leaves out the queries without relevant texts."""
     kept = relevance.queries
     if len(kept) < len(queries):
         logging.info(
@@ -310,7 +309,7 @@ def only_judged(
 def read_scored_pairs(
     path: files.AnyPath, text_columns: Sequence[str], score_column: str
 ) -> tsv.Examples:
-    """Reads pairs of texts with people's scores: .tsv, .csv, .jsonl, .parquet.
+    """Reads pairs of texts with human scores: .tsv, .csv, .jsonl, .parquet.
 
     Args:
         path: The file.
@@ -321,8 +320,8 @@ def read_scored_pairs(
         `Examples` of two texts, with float32 labels.
 
     Raises:
-        ValueError: As `columns.read_texts`, and if a text is empty; the
-            message names file and line.
+        ValueError: See `columns.read`. Also if a text is empty. The message
+            names the file and the line.
     """
     if len(text_columns) != 2:
         raise ValueError(

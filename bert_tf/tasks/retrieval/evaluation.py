@@ -1,4 +1,4 @@
-"""How good a search is: its scores, query by query, and a report."""
+"""Evaluates a search: scores of every query, and a report."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ class Evaluation:
     """The scores of queries over a corpus.
 
     Args:
-        rows: int64 `[Q]`: which queries were scored, those that have a
+        rows: int64 `[Q]`: the queries that were scored, which are those with a
             relevant text.
         scores: {name in `ranking.QUERY_SCORES`: float64 `[Q]`}.
-        ranks: int64 `[P]`, of the pairs of the relevance.
-        similarities: float32 `[P]`, likewise.
-        first: int64 `[Q]`: the text that was ranked first.
-        first_similarities: float32 `[Q]`.
+        ranks: int64 `[P]`, the ranks of the relevant pairs.
+        similarities: float32 `[P]`, the similarities of the relevant pairs.
+        first: int64 `[Q]`: the texts that were ranked first.
+        first_similarities: float32 `[Q]`, their similarities.
     """
 
     rows: np.ndarray
@@ -41,7 +41,7 @@ class Evaluation:
 
     @property
     def results(self) -> dict[str, float]:
-        """The means of the scores, and how many queries there are."""
+        """The means of the scores, and the number of queries."""
         return ranking.means(self.scores) | {"queries": float(len(self.rows))}
 
 
@@ -57,13 +57,13 @@ def evaluate(
     Args:
         relevance: Which texts are relevant.
         query_vectors: float `[Q, D]`.
-        corpus_vectors: float `[N, D]`; they are read a few times, in order.
-        similarity: As of `search.top_k`.
-        own_rows: int64 `[Q]`: what `find_own_rows` returned. These texts are
-            ranked nowhere, as in BEIR. None leaves out nothing.
+        corpus_vectors: float `[N, D]`; read a few times, in order.
+        similarity: See `search.top_k`.
+        own_rows: int64 `[Q]`, from `find_own_rows`. As in BEIR, these texts
+            are left out of the ranking. None leaves out nothing.
 
     Raises:
-        ValueError: If the vectors are not of one size.
+        ValueError: If the vectors differ in size.
     """
     rows = relevance.queries
     judged = query_vectors[rows]
@@ -82,7 +82,7 @@ def evaluate(
         others, texts = own_scores[places], own[places]
         is_before = (others == scores) & (texts < relevance.corpus_rows)
         ranks = ranks - ((others > scores) | is_before)
-    # One more, should the first be left out.
+    # One more, in case the first is left out.
     k = min(1 + bool(len(left_out)), corpus_vectors.shape[0])
     similarities, first = search.top_k(*vectors, k, similarity)
     is_own = first[:, 0] == own
@@ -105,17 +105,17 @@ def find_own_rows(
 ) -> np.ndarray:
     """Finds the texts that are the queries themselves.
 
-    In some of BEIR's sets the queries stand in the corpus too, under the same
-    ids: what is nearest to a query is itself, and says nothing of the search.
+    In some of BEIR's sets the queries are also in the corpus, under the same
+    ids. A query is nearest to itself, which says nothing about the search.
 
     Args:
-        queries, corpus: Texts whose ids their owner gave. Those that
-            `corpora.read_squad` counts up are no names.
-        relevance: Which texts are relevant; None where nobody knows.
+        queries, corpus: Texts with ids of their data set. The counted ids of
+            `corpora.read_squad` do not identify texts.
+        relevance: Which texts are relevant; None if unknown.
 
     Returns:
-        int64 `[Q]`: the index of the text that has the query's id, where it is
-        not among the query's relevant texts; or else -1.
+        int64 `[Q]`: the index of the text with the query's id, or -1 if there
+        is none or it is one of the query's relevant texts.
     """
     places = {name: row for row, name in enumerate(corpus.ids)}
     own = np.array([places.get(name, -1) for name in queries.ids], np.int64)
@@ -129,12 +129,12 @@ def find_own_rows(
 def write_queries(
     path: files.AnyPath, evaluation: Evaluation, queries: Texts
 ) -> None:
-    """Writes the scores of every query, with tabs, under a header."""
+    """Writes the scores of every query as a .tsv with a header."""
     names = list(evaluation.scores)
     lines = ["\t".join(["query-id", *names])]
     columns = [evaluation.scores[name] for name in names]
     for row, *values in zip(evaluation.rows, *columns):
-        # Ids of JSON may hold anything.
+        # Ids come from JSON and may hold tabs and line ends.
         name = " ".join(queries.ids[row].split())
         lines.append("\t".join([name, *(f"{value:.6g}" for value in values)]))
     files.write_text(path, "\n".join(lines) + "\n")
@@ -146,10 +146,10 @@ def worst_queries(
     corpus: Texts,
     relevance: Relevance,
 ) -> str:
-    """Returns a table, in Markdown, of the queries with the lowest ranks.
+    """Returns a Markdown table of the queries with the lowest ranks.
 
-    Each is shown with the relevant text that ranked highest, and with the text
-    that came first instead.
+    It shows the relevant text that ranked highest, and the text that came
+    first instead.
     """
     pairs = [
         pair[np.argmin(evaluation.ranks[pair])]
@@ -181,14 +181,14 @@ def write_report(
     command: str,
     worst: str | None,
 ) -> None:
-    """Writes report.md: the scores, the worst queries, how it was made.
+    """Writes report.md: scores, worst queries, settings and command.
 
     Args:
         path: The file.
         results: {name: score}.
         settings: {name: value}.
-        command: How it is made again.
-        worst: What `worst_queries` returned; None where nothing was searched.
+        command: The command that makes it again.
+        worst: The result of `worst_queries`; None if nothing was searched.
     """
     parts = ["# Search", tables.table(("result", "value"), results.items())]
     if worst is not None:

@@ -8,7 +8,7 @@ NLI                 columns `sentence1` or `premise`, `sentence2` or
                     premise, what it entails and what contradicts it (Gao et
                     al. 2021, arXiv 2104.08821, section 4.1)
 SQuAD               its .json: questions with their paragraphs
-Texts               a .txt with one a line, or a column `text`
+Texts               a .txt with a text a line, or a column `text`
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ _HYPOTHESES = ("sentence2", "hypothesis")
 _LABEL = "label"
 _NLI_LABELS = ("gold_label", _LABEL)
 _ENTAILMENT, _NEUTRAL, _CONTRADICTION = range(3)
-# Hugging Face's numbers; "-" is where people did not agree, as is -1.
+# Hugging Face's numbers. "-" and -1 mean that the annotators did not agree.
 _NLI_CLASSES = {
     "entailment": _ENTAILMENT,
     "neutral": _NEUTRAL,
@@ -52,17 +52,17 @@ _NLI_CLASSES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RetrievalExamples:
-    """Texts that belong together, and perhaps how much.
+    """Texts that belong together, perhaps with scores.
 
     Args:
-        texts: The texts, each once.
+        texts: The different texts.
         rows: int32 `[N, C]`, indices of texts: the query, its positive and
             its hard negatives.
-        labels: float32 `[N]`, people's scores, or None.
-        is_ranking: Whether the positives are to be found among all passages.
-        others: int32 `[M]`, indices of texts that are no query's, among which
-            they are to be found too.
-        path: Of the file, or None.
+        labels: float32 `[N]`, human scores, or None.
+        is_ranking: Whether the positives must be found among all passages.
+        others: int32 `[M]`, indices of more passages among which the positives
+            must be found.
+        path: Path of the file, or None.
     """
 
     texts: tuple[str, ...]
@@ -77,13 +77,13 @@ class RetrievalExamples:
 
 
 class _Texts:
-    """Texts, each of which gets a number."""
+    """Numbers different texts."""
 
     def __init__(self):
         self._numbers = {}
 
     def number(self, where, name, text):
-        """Returns a text's number; `where` and `name` tell a bad one."""
+        """Returns a text's number; errors name `where` and `name`."""
         columns.check_text(where, name, text)
         if not text.strip():
             raise ValueError(f"{where}: `{name}` must not be empty.")
@@ -106,10 +106,10 @@ def read_texts(
 
     Args:
         data: A .txt with a text a line, or a table (see `tasks.columns`).
-        text_columns: Name of the table's column, if another than `text`.
+        text_columns: Name of the table's column, if it is not `text`.
 
     Raises:
-        ValueError: If there are none, or one is no string or empty; the
+        ValueError: If there are no texts, or one is empty or not a string. The
             message names the place.
     """
     texts, rows = _Texts(), []
@@ -119,7 +119,7 @@ def read_texts(
     else:
         if len(text_columns) > 1:
             raise ValueError(
-                "`text_columns` must be one name where each text is its own "
+                "`text_columns` must be one name if each text is its own "
                 f"positive. Received: {', '.join(text_columns)}."
             )
         (name,) = text_columns or (TEXT_COLUMN,)
@@ -142,18 +142,18 @@ def read_groups(
 
     Args:
         data: A .json of SQuAD, or a table (see `tasks.columns`).
-        text_columns: Names of the table's columns, if others than above: of
-            the query, the positive, and hard negatives.
-        is_ranking: As of `RetrievalExamples`.
-        corpus: Further files of passages among which the positives are to be
-            found: of SQuAD, .txt, or tables with a column `text`.
-        score_column: Name of what would be people's scores, which are not
-            read here.
+        text_columns: Names of the columns of the query, the positive and hard
+            negatives, if they are not the usual ones.
+        is_ranking: See `RetrievalExamples`.
+        corpus: More files of passages among which the positives must be found:
+            SQuAD's, .txt, or tables with a column `text`.
+        score_column: Name that a column of human scores would have. Such
+            tables are refused.
 
     Raises:
-        ValueError: If the data are of no such form or have scores, a text is
-            no string or empty, or a negative is the query or the positive; the
-            message names the place.
+        ValueError: If the data have another form or have scores, a text is
+            empty or not a string, or a negative is the query or the positive.
+            The message names the place.
     """
     texts = _Texts()
     if _ends_with(data, ".json"):
@@ -167,7 +167,7 @@ def read_groups(
                 relevance.query_rows, relevance.corpus_rows
             )
         ]
-        # Those of questions that cannot be answered too.
+        # Also the passages of unanswerable questions.
         others = [
             texts.number(data, "context", text) for text in passages.texts
         ]
@@ -184,7 +184,7 @@ def read_groups(
 
 def _rows_of_table(data, text_columns, texts, score_column):
     """Returns the rows of pairs, triplets or NLI."""
-    # Of a .jsonl that takes a reading of its own.
+    # Called once: a .jsonl is read whole for its names.
     found = columns.names_in(data)
     if not text_columns and (names := _nli_columns(found)) is not None:
         return _nli_rows(data, names, texts)
@@ -207,15 +207,16 @@ def _rows_of_table(data, text_columns, texts, score_column):
 
 
 def _check_has_no_scores(data, found, score_column):
-    """Raises `ValueError` if positives may be none: a column tells of it."""
+    """Raises `ValueError` if a table has a column of scores."""
     for name in (score_column, _LABEL):
         if name in found:
             raise ValueError(
-                f"{columns.title(data)}: has scores, the column {name!r}, and "
-                "here every second text would be a positive, whatever its "
-                "score. Scored pairs are trained with --loss=cosent or cosine "
-                "and --score_column; where all are positives, name the columns "
-                "of texts (--text_columns, or text_columns of the task). "
+                f"{columns.title(data)}: has scores in the column {name!r}, "
+                "but with this loss every second text would be a positive, "
+                "whatever its score. To train on scored pairs, use "
+                "--loss=cosent or cosine with --score_column. If all pairs are "
+                "positives, name the columns of texts (--text_columns, or "
+                "text_columns of the task). "
                 f"Received: the columns {', '.join(found)}."
             )
 
@@ -226,18 +227,18 @@ def read_scored(
     score_column: str | None = SCORE_COLUMN,
     max_score: float = 1.0,
 ) -> RetrievalExamples:
-    """Reads pairs of texts with people's scores, or without.
+    """Reads pairs of texts, with or without human scores.
 
     Args:
         data: A table (see `tasks.columns`).
-        text_columns: Names of the two columns of texts, if others than
-            `sentence1` and `sentence2`, or those of `read_groups`.
+        text_columns: Names of the two columns of texts, if they are neither
+            `sentence1` and `sentence2` nor those of `read_groups`.
         score_column: Name of the column of scores; None not to read them.
-        max_score: What scores are divided by.
+        max_score: Divisor of the scores.
 
     Raises:
-        ValueError: If there are no such columns, a text is no string or
-            empty, or a score is no number; the message names the place.
+        ValueError: If there are no such columns, a text is empty or not a
+            string, or a score is not a number. The message names the place.
     """
     names = list(text_columns)
     if not names:
@@ -268,7 +269,7 @@ def read_scored(
 
 
 def has_scores(data: Any, score_column: str) -> bool:
-    """Returns whether data are a table with a column of scores."""
+    """Returns whether the data are a table with a column of scores."""
     return not _ends_with(data, ".json", ".txt") and (
         score_column in columns.names_in(data)
     )
@@ -286,7 +287,7 @@ def _score(where, value):
 
 
 def _group_columns(title, found, text_columns):
-    """Returns the names of the columns of queries, positives, negatives."""
+    """Returns the columns of the query, the positive and the negatives."""
     names = list(text_columns)
     if not names:
         first = [name for name in _FIRST_COLUMNS if name in found]
@@ -298,21 +299,21 @@ def _group_columns(title, found, text_columns):
     if len(names) < 2:
         raise ValueError(
             f"{title}: there must be two columns of texts or more: `query`, "
-            "`positive`, and perhaps `negative`; those of other names must be "
-            "given (--text_columns, or text_columns of the task). "
+            "`positive`, and perhaps `negative`. Columns with other names must "
+            "be given (--text_columns, or text_columns of the task). "
             f"Received: {files.shortened(names or found)}."
         )
     return names
 
 
 def _natural(name):
-    """Returns what sorts negative_2 before negative_10."""
+    """Returns a key that sorts negative_2 before negative_10."""
     digits = re.sub(r"\D", "", name)
     return int(digits or 0), name
 
 
 def _nli_columns(found):
-    """Returns the three columns of NLI, None of other tables."""
+    """Returns the three columns of NLI, or None for other tables."""
     names = []
     for choices in (_PREMISES, _HYPOTHESES, _NLI_LABELS):
         names += [name for name in choices if name in found][:1]
@@ -343,14 +344,14 @@ def _nli_rows(data, names, texts):
     rows = []
     for premise, own in premises.items():
         positives = own.get(_ENTAILMENT, [])
-        # People did not agree on what is both.
+        # On texts that are also entailments, annotators disagreed.
         others = [
             text
             for text in own.get(_CONTRADICTION, ())
             if text not in (premise, *positives)
         ]
         if others:
-            # Each entailment has one: the contradictions in turn.
+            # Each entailment gets one contradiction, in turn.
             rows += [
                 [premise, positive, others[index % len(others)]]
                 for index, positive in enumerate(positives)
@@ -379,7 +380,7 @@ def _passages(path):
         for number, text in tsv.full_lines(path):
             yield f"{path}, line {number}", text
     elif _ends_with(path, ".jsonl") and corpora.is_corpus(path):
-        # As a search reads it, with titles.
+        # Read as in a search, with titles.
         found = corpora.read_corpus(path)
         for name, text in zip(found.ids, found.texts):
             yield f"{path}, id {name}", text

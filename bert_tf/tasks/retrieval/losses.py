@@ -1,7 +1,7 @@
 """Losses of sentence embeddings, in keras.ops alone.
 
-Letters: B examples of this replica, G of all replicas, C texts an example (the
-anchor, its positive, hard negatives), D size of a vector.
+Letters: B examples of this replica, G examples of all replicas, C texts of an
+example (anchor, positive, hard negatives), D size of a vector.
 """
 
 from keras import ops
@@ -10,9 +10,9 @@ from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.sentence_encoder import normalize
 
-# Below all logits: of what does not count in a sum of exponentials.
+# Below all logits: these terms vanish in a sum of exponentials.
 _NEVER = -1e12
-# PyTorch's: two equal vectors have no gradient of their distance without.
+# As in PyTorch: without it, the distance of equal vectors has no gradient.
 _OFFSET = 1e-6
 
 
@@ -26,20 +26,19 @@ def multiple_negatives(
 ) -> Tensor:
     """Returns every anchor's cross-entropy over all texts of the batch.
 
-    Henderson et al. 2017 (arXiv 1705.00652), section 4.4. Each anchor is to
-    find its positive among all positives and all hard negatives, every one of
-    which serves every anchor.
+    Henderson et al. 2017 (arXiv 1705.00652), section 4.4. Each anchor must
+    find its positive among the positives and hard negatives of all anchors.
 
     Args:
-        own: float32 `[B, C, D]`.
-        everyone: float32 `[G, C, D]`: those of all replicas.
-        first: Where the own ones stand among them.
+        own: float32 `[B, C, D]`, the vectors of this replica.
+        everyone: float32 `[G, C, D]`, the vectors of all replicas.
+        first: Index of the first own example in `everyone`.
         scale: Factor of the cosines, the inverse of a temperature.
-        is_symmetric: Whether each positive is to find its anchor too, among
-            all anchors; the loss is the mean of both.
+        is_symmetric: Whether each positive must also find its anchor among
+            all anchors. The loss is then the mean of both.
         hard_negative_weight: Added to the logits of an anchor's own hard
-            negatives (Gao et al. 2021, arXiv 2104.08821, section 4.2, where it
-            is the logarithm of alpha).
+            negatives. In Gao et al. 2021 (arXiv 2104.08821), section 4.2, it
+            is the logarithm of alpha.
 
     Returns:
         float32 `[B]`.
@@ -48,7 +47,7 @@ def multiple_negatives(
     num_texts = own_BCD.shape[1]
     anchors_BD = own_BCD[:, 0]
     rows_B = first + ops.arange(ops.shape(own_BCD)[0])
-    # Positives before the negatives: an anchor's own has its row's number.
+    # Positives come first, so an anchor's positive has the index of its row.
     logits = [
         scale * ops.matmul(anchors_BD, ops.transpose(everyone_GCD[:, text]))
         for text in range(1, num_texts)
@@ -75,8 +74,8 @@ def multiple_negatives(
 def cosent(everyone: Tensor, labels: Tensor, scale: float) -> Tensor:
     """Returns log(1 + the sum of exp(scale * (s_k - s_i)) where y_i > y_k).
 
-    CoSENT (Su 2022, kexue.fm/archives/8847): s are cosines, y people's scores,
-    and any two pairs of texts are compared.
+    CoSENT (Su 2022, kexue.fm/archives/8847): s are cosines and y human scores.
+    All pairs of texts are compared with each other.
 
     Args:
         everyone: float32 `[G, 2, D]`.
@@ -109,12 +108,12 @@ def cosine(own: Tensor, labels: Tensor) -> Tensor:
 def triplet(own: Tensor, margin: float) -> Tensor:
     """Returns max(0, |a - p| - |a - n| + margin), float32 `[B]`.
 
-    Reimers & Gurevych 2019, section 3, with Euclid's distance; of several
-    negatives the mean.
+    Reimers & Gurevych 2019, section 3, with the Euclidean distance. The loss is
+    the mean over several negatives.
 
     Args:
-        own: float32 `[B, C, D]`, C from 3.
-        margin: By how much a negative is to be farther than the positive.
+        own: float32 `[B, C, D]`, C at least 3.
+        margin: How much farther a negative must be than the positive.
     """
     differences_BCD = own[:, :1] - own[:, 1:] + _OFFSET
     distances_BC = ops.sqrt(ops.sum(ops.square(differences_BCD), axis=-1))

@@ -1,11 +1,11 @@
-"""Hard negatives: texts that a model takes for an answer and that are none.
+"""Hard negatives: texts that a model mistakes for answers.
 
-For each query the corpus is ranked by the model, and its relevant texts are
-left out, with those that read the same or like the query. Queries that read the
-same have the relevant texts of all of them. Of texts that read the same the
-first counts. What is left is taken from a range of ranks, as the first are
-often answers that nobody has marked, and only where it scores enough below the
-relevant text (Qu et al. 2021, RocketQA; Moreira et al. 2024, NV-Retriever).
+For each query the model ranks the corpus. Left out are the query's relevant
+texts, their copies, and copies of the query. Equal queries share their relevant
+texts. Of equal texts only the first counts. Negatives come from a range of the
+remaining ranks, because the first ones are often answers that nobody has
+marked; and they must score sufficiently below the relevant text (Qu et al.
+2021, RocketQA; Moreira et al. 2024, NV-Retriever).
 """
 
 import json
@@ -20,9 +20,9 @@ from bert_tf.tasks.retrieval import search_options
 from bert_tf.tasks.retrieval.corpora import Relevance
 from bert_tf.tasks.retrieval.corpora import Texts
 
-# As retrieval's training reads them.
+# The columns that retrieval training reads.
 COLUMNS = ("anchor", "positive", "negative")
-# Copies of texts that are looked through, beside the texts that are wanted.
+# Most extra texts that are searched to make up for copies.
 _MOST_COPIES = 1000
 
 
@@ -36,27 +36,28 @@ def mine(
     similarity: str = search_options.COSINE,
     own_rows: np.ndarray | None = None,
 ) -> list[tuple[int, int, int]]:
-    """Returns (query, relevant text, negative), indices, in that order.
+    """Returns triplets of indices: (query, relevant text, negative).
 
-    A pair of `relevance` has up to `num_negatives` of them, the highest first.
+    They are sorted by query and relevant text. Each such pair has up to
+    `num_negatives` triplets, the negative with the highest score first.
 
     Args:
         queries, corpus: The texts.
-        relevance: Which of them answer which.
-        query_vectors, corpus_vectors: Their vectors; those of the corpus are
-            read twice.
+        relevance: Which texts answer which queries.
+        query_vectors, corpus_vectors: Their vectors. The vectors of the corpus
+            are read twice.
         rules: Which texts are negatives.
-        similarity: As of `search.top_k`.
-        own_rows: int64 `[Q]`: of every query the text that is no negative and
-            takes no rank, as of `evaluation.evaluate`; None for none.
+        similarity: See `search.top_k`.
+        own_rows: int64 `[Q]`, a text for each query that is left out of the
+            ranking; see `evaluation.evaluate`. None leaves out nothing.
 
     Raises:
-        ValueError: As `search.top_k`.
+        ValueError: See `search.top_k`.
     """
     if own_rows is None:
         own_rows = np.full(len(queries), -1)
     known = _known_answers(queries, corpus, relevance)
-    # As many as these may stand before the others.
+    # The most texts that may have to be left out of a ranking.
     copies = _counts(corpus, set().union(*known.values()))
     most = max(sum(copies[text] for text in texts) for texts in known.values())
     most += _num_repeated(corpus, rules.range_max) + np.any(own_rows >= 0)
@@ -75,7 +76,7 @@ def mine(
         similarity,
     )
     triplets = []
-    # Query by query: of many, lists of all that was found would be too long.
+    # One query at a time: lists of all results would take too much memory.
     for query, right_rows, right_scores, row, row_scores in zip(
         relevance.queries.tolist(),
         relevance.by_query(relevance.corpus_rows),
@@ -101,23 +102,23 @@ def mine(
 
 
 def _known_answers(queries, corpus, relevance):
-    """Returns {text of a query: texts that are none of its negatives}."""
+    """Returns {text of a query: texts that are not its negatives}."""
     known: dict[str, set[str]] = {}
     for query, text in zip(relevance.query_rows, relevance.corpus_rows):
-        # A question may be there twice, each time with another answer; and
-        # where questions look for questions, it is in the corpus too.
+        # A question may occur twice with different answers. If questions search
+        # for questions, it is also in the corpus.
         question = queries.texts[query]
         known.setdefault(question, {question}).add(corpus.texts[text])
     return known
 
 
 def _num_repeated(corpus, num_texts):
-    """Returns how many among the first `num_texts` texts may be copies.
+    """Returns how many copies may come with `num_texts` different texts.
 
-    At most `_MOST_COPIES`: what is found for all queries is in memory.
+    At most `_MOST_COPIES`, because the results of all queries are in memory.
     """
-    # Numbers are smaller than a dictionary of a corpus. Two texts of one hash
-    # only make it more.
+    # Hashes take less memory than a dictionary of the texts. A collision only
+    # makes the number larger.
     hashes = np.fromiter(map(hash, corpus.texts), np.int64, len(corpus))
     repeated = np.unique(hashes, return_counts=True)[1] - 1
     return min(int(np.sort(repeated)[-num_texts:].sum()), _MOST_COPIES)
@@ -140,13 +141,13 @@ def write(
     """Writes triplets to train on: `anchor`, `positive` and `negative`.
 
     Args:
-        path: The file, .jsonl or .tsv; whole or not at all.
-        triplets: What `mine` returned.
+        path: The file, .jsonl or .tsv. It appears only when it is complete.
+        triplets: The result of `mine`.
         queries, corpus: The texts.
 
     Raises:
-        ValueError: If there are none, or the name ends with neither, or a text
-            has a tab or a line end and it is a .tsv.
+        ValueError: If there are no triplets, the name has another ending, or a
+            text for a .tsv has a tab or a line end.
     """
     if not triplets:
         raise ValueError(
@@ -177,6 +178,6 @@ def _tsv_lines(path, rows) -> Iterator[str]:
             if {*"\t\r\n"} & {*text}:
                 raise ValueError(
                     f"{path}: a text must not have tabs or line ends in a "
-                    f".tsv; take a .jsonl. Received: {files.shortened(text)}."
+                    f".tsv; use a .jsonl. Received: {files.shortened(text)}."
                 )
         yield "\t".join(row) + "\n"

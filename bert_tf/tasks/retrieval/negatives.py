@@ -1,9 +1,9 @@
-"""Which columns of a table are hard negatives, for all that read them."""
+"""Finds the columns of hard negatives in a table."""
 
 import re
 from collections.abc import Sequence
 
-# Columns of a text a row, and the one of lists of texts.
+# Names of a column with one text a row, and of the column with lists.
 NEGATIVE, NEGATIVES = "negative", "negatives"
 _ONE_TEXT = re.compile(rf"{NEGATIVE}([_-]?\d+)?")
 
@@ -14,13 +14,13 @@ def find(
     """Returns the names of the columns of negatives, in the table's order.
 
     Args:
-        title: What messages call the table.
+        title: Name of the table in error messages.
         names: Names of all of its columns.
-        may_be_list: Whether there may be `negatives`, lists of texts.
+        may_be_list: Whether a column `negatives` of lists is allowed.
 
     Raises:
-        ValueError: If another column has "negative" in its name: it is
-            neither left out nor taken for texts.
+        ValueError: If another column has "negative" in its name, because it
+            might be meant as one.
     """
     found = []
     for name in names:

@@ -3,9 +3,9 @@
 MULTIPLE_NEGATIVES, SIMCSE = "multiple_negatives", "simcse"
 COSENT, COSINE, TRIPLET = "cosent", "cosine", "triplet"
 LOSSES = (MULTIPLE_NEGATIVES, SIMCSE, COSENT, COSINE, TRIPLET)
-# Of pairs with people's scores.
+# Losses of pairs with human scores.
 SCORED = (COSENT, COSINE)
-# Those in which all texts of the batch have a part.
+# Losses that compare all texts of the batch.
 IN_BATCH = (MULTIPLE_NEGATIVES, SIMCSE, COSENT)
 
 NO_HEAD, DENSE, TRAINING_DENSE = "none", "dense", "training_dense"

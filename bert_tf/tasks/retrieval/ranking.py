@@ -1,14 +1,14 @@
-"""Scores of a ranking, from the ranks of the texts that are relevant.
+"""Scores of a ranking, computed from the ranks of the relevant texts.
 
-All of them follow from these ranks and from how many relevant texts there are,
-so a corpus of any size is scored without a list of all of its texts: see
-`search.ranks`. A rank is the number of texts with a higher score, or with an
-equal score and a lower index, and 1: ties go to the text that comes first.
+The scores depend only on these ranks, so a corpus of any size is scored without
+sorting all of its texts; see `search.ranks`. A rank is 1 plus the number of
+texts with a higher score, or with an equal score and a lower index: ties go to
+the text that comes first.
 
 recall@k, reciprocal rank   as in Karpukhin et al. 2020 (DPR), MS MARCO
 nDCG@k                      Järvelin and Kekäläinen 2002, with the grade as the
-                            gain, as trec_eval and BEIR have it
-average precision           over the whole corpus, unless it is cut
+                            gain, as in trec_eval and BEIR
+average precision           over the whole corpus, unless it is truncated
 """
 
 from collections.abc import Callable
@@ -43,18 +43,18 @@ def recall(ranks: ArrayLike, k: int) -> float:
     """Returns the share of the relevant texts among the first k.
 
     Args:
-        ranks: int `[R]`, from 1: those of all relevant texts, of which there
-            is at least one. One that was not found has a rank beyond `k`.
+        ranks: int `[R]`, from 1: the ranks of all relevant texts, at least
+            one. A text that was not found has a rank above `k`.
         k: From 1.
     """
     return float(np.mean(_checked(ranks) <= k))
 
 
 def reciprocal_rank(ranks: ArrayLike, k: int | None = None) -> float:
-    """Returns 1 / the rank of the first relevant text, 0 if beyond k.
+    """Returns 1 / the rank of the first relevant text, or 0 beyond k.
 
     Args:
-        ranks: As of `recall`.
+        ranks: See `recall`.
         k: From 1; None for no limit.
     """
     first = _checked(ranks).min()
@@ -62,10 +62,10 @@ def reciprocal_rank(ranks: ArrayLike, k: int | None = None) -> float:
 
 
 def ndcg(ranks: ArrayLike, k: int, grades: ArrayLike | None = None) -> float:
-    """Returns the discounted gain of the first k, as a share of the best.
+    """Returns the discounted gain of the first k, divided by the best one.
 
     Args:
-        ranks: As of `recall`.
+        ranks: See `recall`.
         k: From 1.
         grades: float `[R]` above 0: how relevant each text is; None for 1.
     """
@@ -81,9 +81,9 @@ def average_precision(ranks: ArrayLike, k: int | None = None) -> float:
     """Returns the mean, over the relevant texts, of the precision at each.
 
     Args:
-        ranks: As of `recall`.
-        k: None, or where the list is cut: relevant texts beyond it count 0,
-            and the mean is over at most k, as sentence-transformers has it.
+        ranks: See `recall`.
+        k: Where the list is truncated, or None. Relevant texts beyond k count
+            0, and the mean is over at most k, as in sentence-transformers.
     """
     ranks = np.sort(_checked(ranks))
     precisions = np.arange(1, len(ranks) + 1) / ranks
@@ -92,8 +92,8 @@ def average_precision(ranks: ArrayLike, k: int | None = None) -> float:
     return float(precisions[ranks <= k].sum() / min(k, len(ranks)))
 
 
-# {name: function of a query's ranks and grades}. Their means over the queries
-# are what is reported; that of average precision is MAP.
+# {name: function of a query's ranks and grades}. Reports have their means over
+# the queries. The mean of the average precision is MAP.
 QUERY_SCORES: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "recall@1": lambda ranks, grades: recall(ranks, 1),
     "recall@10": lambda ranks, grades: recall(ranks, 10),
@@ -110,9 +110,9 @@ def score_queries(
     """Returns the scores of every query.
 
     Args:
-        ranks: Of each of Q queries the ranks of its relevant texts, at least
-            one.
-        grades: How relevant each is, above 0; None for 1.
+        ranks: The ranks of the relevant texts of each of Q queries, at least
+            one each.
+        grades: How relevant each text is, above 0; None for 1.
 
     Returns:
         {name in `QUERY_SCORES`: float64 `[Q]`}.
@@ -137,9 +137,9 @@ def means(scores: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 
 def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Returns float64 `[N]`: the cosines of two lists of vectors `[N, D]`.
+    """Returns the cosines of two lists of vectors `[N, D]`: float64 `[N]`.
 
-    A vector of zeros has the cosine 0 with every other.
+    A vector of zeros has the cosine 0 with every other vector.
     """
     return pair_similarities(left, right, COSINE)
 
@@ -147,12 +147,12 @@ def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def pair_similarities(
     left: np.ndarray, right: np.ndarray, similarity: str
 ) -> np.ndarray:
-    """Returns float64 `[N]`: of pairs of vectors their similarities.
+    """Returns the similarities of pairs of vectors: float64 `[N]`.
 
     Args:
         left, right: float `[N, D]`.
-        similarity: "cosine", 0 where a vector is zeros; or "dot" for the
-            product of the vectors as they are.
+        similarity: "cosine", which is 0 for a vector of zeros; or "dot" for
+            the dot product.
     """
     left, right = np.asarray(left, np.float64), np.asarray(right, np.float64)
     products = np.sum(left * right, axis=1)
@@ -165,7 +165,7 @@ def pair_similarities(
 def correlations(
     similarities: ArrayLike, labels: ArrayLike
 ) -> dict[str, float]:
-    """Returns Spearman's and Pearson's correlations with people's scores.
+    """Returns Spearman's and Pearson's correlations with human scores.
 
     Args:
         similarities: float `[N]`.

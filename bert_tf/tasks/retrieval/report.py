@@ -1,4 +1,4 @@
-"""What a report tells of sentence embeddings: where they are worst."""
+"""The report of sentence embeddings: where they are worst."""
 
 import dataclasses
 
@@ -7,21 +7,21 @@ import numpy as np
 from bert_tf.tasks import tables
 from bert_tf.tasks.retrieval.files import RetrievalExamples
 
-# Passages that are found for a query, of those that a report shows.
+# How many found passages a report shows for a query.
 NUM_FOUND = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """Where a set's passages stand for its queries.
+    """How the passages of a set rank for its queries.
 
     Args:
         queries: int `[Q]`, indices of texts.
-        relevant: Of each query the indices of its passages' texts, int `[R]`.
-        ranks: Of each query their ranks among all passages, int `[R]`.
-        found: int `[Q, K]`: the texts of the passages that were found first.
-        similarities: float `[Q, K]`: their cosines.
-        scores: {name: float `[Q]`}: of `ranking.QUERY_SCORES`.
+        relevant: For each query, the text indices of its passages, int `[R]`.
+        ranks: For each query, their ranks among all passages, int `[R]`.
+        found: int `[Q, K]`, text indices of the first passages.
+        similarities: float `[Q, K]`, their cosines.
+        scores: {name in `ranking.QUERY_SCORES`: float `[Q]`}.
     """
 
     queries: np.ndarray
@@ -80,10 +80,10 @@ def of_ranking(
 def of_scores(
     examples: RetrievalExamples, cosines: np.ndarray
 ) -> list[tuple[str, str]]:
-    """Returns the sections of scored pairs: those that are ordered worst.
+    """Returns the sections for scored pairs: the pairs that rank worst.
 
-    A pair is worse the farther its place in the order of the cosines lies from
-    those that it may have in the order of the scores: equal ones share theirs.
+    A pair is worse the farther its place in the order of cosines is from its
+    place in the order of scores. Equal values share a range of places.
 
     Args:
         examples: The examples, with labels.
@@ -113,7 +113,7 @@ def of_scores(
 
 
 def _places(values):
-    """Returns the first and the last place that each may have, from 0 to 1."""
+    """Returns the first and last place of each value, from 0 to 1."""
     _, numbers, counts = np.unique(
         values, return_inverse=True, return_counts=True
     )

@@ -1,14 +1,14 @@
 """Exact search of vectors: a block of the corpus and one of queries at a time.
 
-No matrix of queries x corpus is ever there. Beside the vectors and what is
-returned, memory holds one block of the corpus (`CORPUS_BLOCK` x D float32) and
-the scores of one block of queries with it (`QUERY_BLOCK` x `CORPUS_BLOCK`
-float32, 8 MB), some of them twice. Where the corpus is read from files, as by
-`vectors.Vectors`, it is read once, in order.
+The matrix of all queries and the whole corpus never exists. Besides the vectors
+and the results, memory holds one block of the corpus (`CORPUS_BLOCK` x D
+float32) and its scores with one block of queries (`QUERY_BLOCK` x
+`CORPUS_BLOCK` float32, 8 MB), some of them twice. A corpus in files, such as
+`vectors.Vectors`, is read once, in order.
 
-Equal scores are in the order of the corpus, so the answer is a function of the
-vectors: but what is equal in exact arithmetic may differ in its last bit. The
-scores are computed in float32, on GPUs that have TF32 too.
+Equal scores are in the order of the corpus, so the vectors determine the
+result. Scores that are equal in exact arithmetic may still differ in the last
+bit. They are computed in float32, even on GPUs with TF32.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ QUERY_BLOCK = 256
 
 
 class Rows(Protocol):
-    """Vectors `[N, D]` of which slices are taken: an array, or files."""
+    """Vectors `[N, D]` that can be sliced: an array, or files."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -38,22 +38,20 @@ class Rows(Protocol):
 def top_k(
     queries: Rows, corpus: Rows, k: int, similarity: str = COSINE
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the k texts of the highest scores for every query.
+    """Finds the k texts with the highest scores for every query.
 
     Args:
         queries: float `[Q, D]`.
         corpus: float `[N, D]`.
         k: From 1 to N.
-        similarity: "cosine", or "dot" for the product of the vectors as they
-            are.
+        similarity: "cosine", or "dot" for the dot product.
 
     Returns:
-        float32 `[Q, k]`, the scores, falling; and int64 `[Q, k]`, the texts'
-        indices. Of equal scores the lower index comes first.
+        The scores, float32 `[Q, k]`, descending; and the indices of the texts,
+        int64 `[Q, k]`. Among equal scores the lower index comes first.
 
     Raises:
-        ValueError: If `k` is out of its range, or the vectors are not of one
-            size.
+        ValueError: If `k` is out of its range, or the vectors differ in size.
     """
     num_queries, num_texts = _check(queries, corpus, similarity)
     if not 1 <= k <= num_texts:
@@ -68,7 +66,7 @@ def top_k(
         if not first:
             kept, found = _padded(values.numpy(), places.numpy(), k)
         else:
-            # What was found before has lower indices, and stands first.
+            # Earlier results have lower indices, so they come first.
             values = np.concatenate([scores[rows], values], axis=1)
             places = np.concatenate([indices[rows], places + first], axis=1)
             kept, order = tf.math.top_k(values, k)
@@ -78,7 +76,7 @@ def top_k(
 
 
 def _padded(values, places, k):
-    """Returns as many columns as `k`: the first block may have fewer."""
+    """Pads to `k` columns, because the first block may have fewer."""
     missing = [(0, 0), (0, k - values.shape[1])]
     return (
         np.pad(values, missing, constant_values=-np.inf),
@@ -100,17 +98,17 @@ def ranks(
         queries: float `[Q, D]`.
         corpus: float `[N, D]`.
         query_rows: int `[P]`: the query of each pair.
-        corpus_rows: int `[P]`: the text whose rank is asked for.
-        similarity: As of `top_k`.
-        scores: What `pair_scores` returned of these arguments, if it was
-            called already: every bit of a score must be the same.
+        corpus_rows: int `[P]`: the text whose rank is wanted.
+        similarity: See `top_k`.
+        scores: The result of `pair_scores` for these arguments, if it is
+            known. It must be the same to the bit.
 
     Returns:
-        int64 `[P]`, from 1: see `ranking`. The corpus is read once, and once
-        more without `scores`.
+        int64 `[P]`, from 1; see `ranking`. The corpus is read once, or twice
+        without `scores`.
 
     Raises:
-        ValueError: As `top_k`.
+        ValueError: See `top_k`.
     """
     _check(queries, corpus, similarity)
     order, sorted_queries, sorted_texts = _by_query(query_rows, corpus_rows)
@@ -123,7 +121,7 @@ def ranks(
     for first, rows, block in _blocks(queries, corpus, similarity, "rank"):
         block = block.numpy()
         pairs = _pairs_of(sorted_queries, rows)
-        # A query may have many relevant texts: not all of their rows at once.
+        # In parts, because a query may have many relevant texts.
         for start in range(pairs.start, pairs.stop, QUERY_BLOCK):
             part = slice(start, min(start + QUERY_BLOCK, pairs.stop))
             found = block[sorted_queries[part] - rows.start]
@@ -151,13 +149,13 @@ def pair_scores(
     """Computes the scores of some pairs, as a search does.
 
     Args:
-        queries, corpus, query_rows, corpus_rows, similarity: As of `ranks`.
+        queries, corpus, query_rows, corpus_rows, similarity: See `ranks`.
 
     Returns:
         float32 `[P]`. The corpus is read once.
 
     Raises:
-        ValueError: As `top_k`.
+        ValueError: See `top_k`.
     """
     _check(queries, corpus, similarity)
     order, sorted_queries, sorted_texts = _by_query(query_rows, corpus_rows)
@@ -172,14 +170,14 @@ def pair_scores(
 
 
 def _by_query(query_rows, corpus_rows):
-    """Returns an order of pairs by query, and both in it."""
+    """Returns an order by query, and the rows in this order."""
     query_rows, corpus_rows = np.asarray(query_rows), np.asarray(corpus_rows)
     order = np.argsort(query_rows, kind="stable")
     return order, query_rows[order], corpus_rows[order]
 
 
 def _pairs_of(sorted_queries, rows):
-    """Returns the slice of the pairs whose queries are of a block."""
+    """Returns the slice of the pairs whose queries are in a block."""
     return slice(
         *(
             int(n)
@@ -197,8 +195,8 @@ def _check(queries, corpus, similarity):
         )
     if len(queries.shape) != 2 or queries.shape[1:] != corpus.shape[1:]:
         raise ValueError(
-            "`queries` and `corpus` must be vectors of one size, [Q, D] and "
-            f"[N, D]. Received: shapes {queries.shape}, {corpus.shape}."
+            "`queries` and `corpus` must be vectors of the same size, [Q, D] "
+            f"and [N, D]. Received: shapes {queries.shape}, {corpus.shape}."
         )
     return queries.shape[0], corpus.shape[0]
 
@@ -208,7 +206,7 @@ def _blocks(
 ) -> Iterator[tuple[int, slice, tf.Tensor]]:
     """Yields (first text, slice of queries, their scores) of all blocks.
 
-    The scores are a tensor `[queries, texts]`. The blocks of a query come in
+    The scores are a tensor `[queries, texts]`. For each query, blocks come in
     the order of the corpus.
     """
     starts = range(0, corpus.shape[0], CORPUS_BLOCK)
@@ -225,7 +223,7 @@ def _blocks(
 
 @contextlib.contextmanager
 def _in_float32():
-    """Turns TF32 off: with its 10 bits of mantissa near texts change places."""
+    """Turns TF32 off: its 10-bit mantissa would reorder close scores."""
     was_on = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:

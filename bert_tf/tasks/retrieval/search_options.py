@@ -1,4 +1,4 @@
-"""What searches and the mining of negatives are told, without TensorFlow."""
+"""Options of searches and of mining negatives, without TensorFlow."""
 
 import dataclasses
 import math
@@ -16,33 +16,35 @@ class Rules:
     """Which texts are negatives of a query and a relevant text.
 
     Args:
-        num_negatives: How many, at most; the highest that the others allow.
-        range_min: How many of the highest are passed over.
-        range_max: How many of the highest are looked at, with those.
-        absolute_margin: None, or how far the score must be below that of the
-            relevant text.
-        relative_margin: None, or the same as a share of that score, in [0, 1).
-        max_score: None, or the highest score.
+        num_negatives: Most negatives; the highest that the rules allow.
+        range_min: How many of the highest-ranked texts are skipped.
+        range_max: How many of the highest-ranked texts are considered,
+            including the skipped ones.
+        absolute_margin: How far a negative must score below the relevant text;
+            None for no limit.
+        relative_margin: The same as a share of the relevant text's score, in
+            [0, 1); None for no limit.
+        max_score: Highest score of a negative; None for no limit.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
     """
 
     num_negatives: int = described.option(
-        1, "How many negatives a query and a relevant text get, at most."
+        1, "Most negatives for a query and a relevant text."
     )
     range_min: int = described.option(
-        0, "How many of the highest ranked texts are passed over."
+        0, "How many of the highest-ranked texts to skip."
     )
     range_max: int = described.option(
         100,
-        "How many of the highest ranked texts are looked at, those that "
-        "--range_min passes over among them.",
+        "How many of the highest-ranked texts to consider, including those "
+        "that --range_min skips.",
     )
     absolute_margin: float | None = described.option(
         None,
-        "How far below the score of the relevant text that of a negative must "
-        "be.",
+        "How far the score of a negative must be below that of the relevant "
+        "text.",
     )
     relative_margin: float | None = described.option(
         None,
@@ -95,14 +97,14 @@ class Rules:
         if self.absolute_margin is not None:
             highest = min(highest, positive - self.absolute_margin)
         if self.relative_margin is not None:
-            # Below it where it is negative too.
+            # Of the absolute value: a negative score is also undercut.
             margin = self.relative_margin * abs(positive)
             highest = min(highest, positive - margin)
         return highest
 
 
 def check_triplets_file(path: files.AnyPath) -> None:
-    """Raises `ValueError` unless triplets can be written to such a file."""
+    """Raises `ValueError` if triplets cannot be written to such a file."""
     if not str(path).endswith((".jsonl", ".tsv")):
         raise ValueError(
             "The file of triplets must end with .jsonl or .tsv. "

@@ -1,6 +1,6 @@
-"""Batches of texts that belong together, and of all texts one by one.
+"""Batches of texts that belong together, and of single texts.
 
-Letters: B examples, P passages an example, L sequence length.
+Letters: B examples, P passages of an example, L sequence length.
 """
 
 import collections
@@ -26,23 +26,23 @@ from bert_tf.tasks.retrieval.files import RetrievalExamples
 from bert_tf.tasks.source import Source
 from bert_tf.text.preprocessor import Preprocessor
 
-# Orders that are tried until an epoch's batches have no text twice.
+# Most orders that are tried to find an epoch of batches without repeated texts.
 _NUM_ORDERS = 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GroupSource(Source):
-    """Queries with their passages, to train on.
+    """Queries with their passages, for training.
 
-    The batches are dictionaries of the queries' model inputs, int32 `[B, L]`,
-    those of the passages, int32 `[B, P, L']`, each of its own length, and
-    `labels` float32 `[B]`, 0 where there are none.
+    The batches are dictionaries of the model inputs of queries, int32
+    `[B, L]`, and of passages, int32 `[B, P, L']`, with lengths of their own;
+    and `labels`, float32 `[B]`, which are 0 if there are none.
 
     Args:
         preprocessor: The `Preprocessor`.
-        query_prompt: What stands before each query.
-        passage_prompt: What stands before each passage.
-        has_distinct_texts: Whether no text is twice in a batch; see
+        query_prompt: A string put before each query.
+        passage_prompt: A string put before each passage.
+        has_distinct_texts: Whether no text occurs twice in a batch; see
             `distinct_order`.
     """
 
@@ -77,18 +77,18 @@ class GroupSource(Source):
         )
 
     def check_distinct(self, batch_size: int, num_epochs: float) -> None:
-        """Raises `ValueError` unless there are batches of distinct texts.
+        """Raises `ValueError` unless batches can have distinct texts.
 
         Args:
-            batch_size: Of the batches.
-            num_epochs: Times that the examples are gone through.
+            batch_size: Examples in a batch.
+            num_epochs: Number of passes over the examples.
         """
         rows = _DistinctRows(
             arrays=self.arrays, seed=self.seed, batch_size=batch_size
         )
         first, num_changes = rows.order_of_epoch(0)
         if num_changes:
-            # Then another epoch may make no batch of that size at all.
+            # Then batches of that size may be impossible in another epoch.
             others = range(1, rows.num_epochs(num_epochs))
             with progress_bar.track(others, "order", unit="epoch") as epochs:
                 for epoch in epochs:
@@ -96,10 +96,10 @@ class GroupSource(Source):
         num_left_out = rows.num_examples - len({*first})
         if num_left_out >= batch_size:
             logging.warning(
-                "%d of %d examples are left out of an epoch, and others are in "
-                "it again: their texts are in more examples than there are "
-                "batches, none of which has a text twice. Smaller batches "
-                "leave out fewer.",
+                "%d of %d examples are left out of an epoch, and others are "
+                "repeated in it: their texts occur in more examples than there "
+                "are batches, and no batch may have a text twice. Smaller "
+                "batches leave out fewer.",
                 num_left_out,
                 rows.num_examples,
             )
@@ -135,13 +135,13 @@ class GroupSource(Source):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SingleSource(Source):
-    """All texts of a set by themselves, the longest first, to evaluate on.
+    """Single texts of a set, the longest first, for evaluation.
 
-    A text that is a query and a passage is there twice. The batches are
+    A text that is both a query and a passage occurs twice. The batches are
     dictionaries of the model inputs, int32 `[B, L]`.
 
     Args:
-        preprocessor, query_prompt, passage_prompt: As of `GroupSource`.
+        preprocessor, query_prompt, passage_prompt: See `GroupSource`.
     """
 
     examples: RetrievalExamples
@@ -151,12 +151,12 @@ class SingleSource(Source):
 
     @functools.cached_property
     def queries(self) -> np.ndarray:
-        """int `[Q]`: the indices of the texts that are queries, rising."""
+        """The ascending indices of the texts that are queries, int `[Q]`."""
         return np.unique(self.examples.rows[:, 0])
 
     @functools.cached_property
     def passages(self) -> np.ndarray:
-        """int `[P]`: the indices of those that are passages, rising."""
+        """The ascending indices of the texts that are passages, int `[P]`."""
         rows = self.examples.rows[:, 1:]
         return np.unique([*rows.flatten(), *self.examples.others])
 
@@ -172,16 +172,16 @@ class SingleSource(Source):
 
     @functools.cached_property
     def _order(self):
-        # As good as by tokens, and sooner known.
+        # By characters: as good as by tokens, and faster.
         sizes = np.array([len(text) for text in self.examples.texts])
         texts = np.concatenate([self.queries, self.passages])
         return np.argsort(-sizes[texts], kind="stable")
 
     def vectors(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns float `[Q, D]` of the queries and `[P, D]` of the passages.
+        """Returns the vectors of queries, `[Q, D]`, and passages, `[P, D]`.
 
         Args:
-            rows: float `[Q + P, D]`: what the model answers to the batches.
+            rows: float `[Q + P, D]`: the model's outputs for the batches.
         """
         ordered = np.empty_like(rows)
         ordered[self._order] = rows
@@ -210,19 +210,19 @@ def _prompted(prompt, texts):
 def distinct_order(
     order: Sequence[int], texts: Sequence[Sequence[int]], batch_size: int
 ) -> list[int]:
-    """Returns an epoch of full batches in none of which a text is twice.
+    """Returns an epoch of full batches in which no text occurs twice.
 
-    The batches are filled in the given order. A row one of whose texts is in
-    the batch already waits for a later one. The last batches may lack rows that
-    fit: they take some that earlier batches had, these in turn.
+    Batches are filled in the given order. A row waits for a later batch if the
+    current one already has one of its texts. If no rows that fit are left for
+    the last batches, these reuse rows of earlier batches, in turn.
 
     Args:
         order: The rows of an epoch, shuffled.
-        texts: Of each row the indices of its texts.
-        batch_size: Rows of a batch.
+        texts: For each row, the indices of its texts.
+        batch_size: Rows in a batch.
 
     Returns:
-        Rows, of all whole batches that `order` makes.
+        The rows of all batches, as many as `order` fills.
 
     Raises:
         ValueError: If a batch cannot be filled.
@@ -230,8 +230,8 @@ def distinct_order(
     texts_of = [frozenset(row) for row in texts]
     new_rows = iter(order)
     found: list[int] = []
-    # By a text that was in a batch already: of these rows one fits at most,
-    # so that many of one text cost no more time than a few.
+    # Waiting rows by the text that kept them out. At most one row of each text
+    # fits into a batch, so many rows with one text take no longer than a few.
     waiting: dict[int, collections.deque[int]] = {}
     place = 0
     for _ in range(len(order) // batch_size):
@@ -254,8 +254,9 @@ def distinct_order(
             batch.add(row)
         if not batch.is_full:
             raise ValueError(
-                "A batch must have no text twice: the training examples make "
-                f"none of {batch_size}, but of about {len(batch.rows)}. "
+                "No batch may have a text twice. The training examples fill "
+                f"no batch of {batch_size}, but one of about "
+                f"{len(batch.rows)}. "
                 f"Received: train_batch_size={batch_size}."
             )
         found += batch.rows
@@ -269,7 +270,7 @@ def _add_or_wait(batch, row, waiting):
 
 
 class _Batch:
-    """Rows without a text twice, up to a number of them."""
+    """A batch of up to `size` rows in which no text occurs twice."""
 
     def __init__(self, texts_of, size):
         self.rows: list[int] = []
@@ -282,7 +283,7 @@ class _Batch:
         return len(self.rows) == self._size
 
     def add(self, row):
-        """Adds a row if it fits; else returns a text that is there already."""
+        """Adds a row if it fits. If not, returns a text that it shares."""
         if self.is_full:
             return None
         texts = self._texts_of[row]
@@ -296,31 +297,31 @@ class _Batch:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _DistinctRows(array_source.ArraySource):
-    """Batches in none of which a text is twice.
+    """Batches in which no text occurs twice.
 
-    An epoch is as many batches as its examples fill: the rest of them are in
-    another order in the next. The order is a function of seed, epoch and batch
-    size.
+    An epoch has as many batches as its examples fill. The remaining examples
+    get another chance in the next epoch, which is shuffled anew. The order is a
+    function of the seed, the epoch and the batch size.
 
     Args:
-        batch_size: Of the batches.
+        batch_size: Examples in a batch.
     """
 
     batch_size: int
 
     def order_of_epoch(self, epoch: int) -> tuple[np.ndarray, int]:
-        """Returns int32 rows, of whole batches, and how often they changed.
+        """Returns int32 rows of whole batches, and the number of reshuffles.
 
-        Rows whose order makes no such batches are put in another.
+        Rows are reshuffled if their order does not give such batches.
 
         Raises:
-            ValueError: If no order that is tried does.
+            ValueError: If none of the orders that are tried does.
         """
         order = batching.shuffled(self.num_examples, (self.seed, epoch))
         return self._distinct(order.numpy(), epoch)
 
     def num_epochs(self, num_passes: float) -> int:
-        """Returns how many of its epochs so many of all examples are."""
+        """Returns the number of these epochs in so many passes."""
         return math.ceil(num_passes * self.num_examples / self._epoch_size)
 
     @property
@@ -346,7 +347,7 @@ class _DistinctRows(array_source.ArraySource):
         return rows.flat_map(rows_of_epoch).skip(skipped)
 
     def _distinct(self, order, epoch):
-        """Returns what `order_of_epoch` does, of its shuffled rows."""
+        """Returns the result of `order_of_epoch`, given the shuffled rows."""
         rows = np.asarray(self.arrays["rows"]).tolist()
         for num_changes in itertools.count():
             try:

@@ -1,4 +1,4 @@
-"""The family of sentence embeddings: texts that belong together lie together.
+"""The sentence embedding family: texts that belong together are close together.
 
 Reimers & Gurevych 2019 (SBERT, arXiv 1908.10084), Karpukhin et al. 2020 (DPR,
 arXiv 2004.04906), Gao et al. 2021 (SimCSE, arXiv 2104.08821), Kusupati et al.
@@ -47,7 +47,7 @@ from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "retrieval"
-# What a task and a folder of sentence-transformers both tell.
+# Fields that a task and a folder of sentence-transformers share.
 _OF_VECTORS = ("pooling", "is_normalized", "query_prompt", "passage_prompt")
 _CORRELATIONS = ("spearman", "pearson")
 _METRICS = (*_CORRELATIONS, *ranking.QUERY_SCORES)
@@ -70,7 +70,7 @@ def _is_size(value):
     return type(value) is int and value > 0
 
 
-# (fields, what a message says of them, whether a value is a good one)
+# (fields, what they must be, a function that tells whether a value is valid)
 _RANGES = (
     _one_of("loss_name", options.LOSSES),
     _one_of("pooling", sentence_encoder.POOLINGS),
@@ -124,53 +124,53 @@ _RANGES = (
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RetrievalTask(Task):
-    """How vectors of texts are made, and what they are to tell.
+    """How vectors of texts are made, and how they are trained.
 
     Args:
         loss_name: One of
-            "multiple_negatives": a query is to find its positive among all
-            passages of the batch; of pairs, triplets, SQuAD and NLI.
-            "simcse": a text is to find itself, dropped out otherwise, among
-            all texts of the batch.
-            "cosent": pairs that people score higher are to have the higher
-            cosines.
-            "cosine": the cosine is to be the score.
-            "triplet": the positive is to be nearer than the negative.
+            "multiple_negatives": a query must find its positive among all
+            passages of the batch. For pairs, triplets, SQuAD and NLI.
+            "simcse": a text must find itself, with other dropout, among all
+            texts of the batch.
+            "cosent": pairs with higher human scores must have higher cosines.
+            "cosine": the cosine must equal the score.
+            "triplet": the positive must be nearer than the negative.
         pooling: "mean", "cls" or "max". None for "cls" with "simcse", "mean"
             otherwise.
         is_normalized: Whether vectors are divided by their length. None for
-            False with "triplet", whose margin is larger than the distance of
-            such vectors can be; True otherwise.
+            False with "triplet", because normalised vectors cannot be as far
+            apart as its margin; True otherwise.
         head: "none"; "dense", a dense layer with tanh; or "training_dense",
-            the same in training alone. None for "training_dense" with
+            the same layer in training only. None for "training_dense" with
             "simcse", "none" otherwise.
         dense_size: Outputs of that layer; None for the hidden size.
         scale: Factor of the cosines in "multiple_negatives", "simcse" and
             "cosent", the inverse of a temperature.
-        margin: Of "triplet".
-        is_symmetric: Whether in "multiple_negatives" a positive is to find
-            its query too.
+        margin: Margin of "triplet".
+        is_symmetric: Whether a positive must also find its query, with
+            "multiple_negatives".
         hard_negative_weight: Added to the logits of a query's own negatives.
-        matryoshka_sizes: If given, the loss is the sum of those of the first
-            so many numbers of the vectors.
-        truncate_dim: How many numbers of a vector the tuned model keeps, the
-            first ones; 0 for all; None likewise, but in `tuning.run` for as
-            many as the checkpoint says. The loss is of all, or of
-            `matryoshka_sizes`.
-        query_prompt: What stands before each query, and the first of scored
-            pairs.
-        passage_prompt: What stands before each passage, and the second.
-        metric: The score that tells the better of two models: "spearman",
-            "pearson", or of rankings "nDCG@10", "MRR@10", "recall@1",
-            "recall@10", "recall@100" or "MAP". None for "spearman" with
-            "simcse" and the losses of scored pairs, "nDCG@10" otherwise.
-        max_score: What the scores of the files are divided by.
-        text_columns: Names of the columns of texts, if others than
-            `tasks.retrieval.files` tells.
-        corpus: Further files of passages that a development set's queries
-            have to choose from.
-        chunk_size: If given, training goes through a batch so many texts at
-            a time; see `tasks.retrieval.chunks`.
+        matryoshka_sizes: If given, the loss is the sum of the losses of the
+            vectors truncated to each of these sizes.
+        truncate_dim: The size to which the tuned model truncates its vectors;
+            0 for no truncation. None for none either, but in `tuning.run` for
+            the checkpoint's setting. The loss ignores it.
+        query_prompt: A string put before each query, and before the first
+            text of scored pairs.
+        passage_prompt: A string put before each passage, and before the
+            second text of scored pairs.
+        metric: The score that decides which of two models is better:
+            "spearman", "pearson", or for rankings "nDCG@10", "MRR@10",
+            "recall@1", "recall@10", "recall@100" or "MAP". None for
+            "spearman" with "simcse" and the losses of scored pairs, "nDCG@10"
+            otherwise.
+        max_score: Divisor of the scores in the files.
+        text_columns: Names of the columns of texts, if they are not the usual
+            ones (`tasks.retrieval.files`).
+        corpus: More files of passages among which the queries of a
+            development set must find theirs.
+        chunk_size: If given, training processes a batch in chunks of so many
+            texts; see `tasks.retrieval.chunks`.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -236,12 +236,12 @@ class RetrievalTask(Task):
                     )
         if self.dense_size is not None and self.head == options.NO_HEAD:
             raise ValueError(
-                "`dense_size` must be given with a `head`. "
+                "`dense_size` must only be given with a `head`. "
                 f"Received: dense_size={self.dense_size}, head='none'."
             )
         if self.is_symmetric and self.loss_name != options.MULTIPLE_NEGATIVES:
             raise ValueError(
-                "`is_symmetric` must be given with multiple_negatives. "
+                "`is_symmetric` must only be given with multiple_negatives. "
                 f"Received: loss_name={self.loss_name!r}."
             )
         for field in ("matryoshka_sizes", "text_columns", "corpus"):
@@ -253,13 +253,12 @@ class RetrievalTask(Task):
 
     @property
     def is_teachable(self) -> bool:
-        # Queries and passages go through the encoder together, and are told by
-        # their vectors, not by logits.
+        # The outputs are vectors of queries and passages, not logits.
         return False
 
     @property
     def is_in_batch(self) -> bool:
-        """Whether an example's loss depends on which others are beside it."""
+        """Whether an example's loss depends on others in the batch."""
         return self.loss_name in options.IN_BATCH
 
     def make_model(
@@ -310,7 +309,7 @@ class RetrievalTask(Task):
             )
             prompts = {query: self.query_prompt, passage: self.passage_prompt}
             if self.query_prompt == self.passage_prompt:
-                # Whatever a text is, it has this one.
+                # All texts have the same prompt.
                 default = query
         return SentenceVectors(
             pooling=model.pooling,
@@ -324,7 +323,7 @@ class RetrievalTask(Task):
     def as_started(self, folder: str) -> "RetrievalTask":
         """Returns the task with the checkpoint's `truncate_dim`, if unset.
 
-        Of other differences a warning tells.
+        Warns of other differences.
         """
         told = sentence_folder.read_known(folder)
         if told is None:
@@ -351,19 +350,19 @@ class RetrievalTask(Task):
     ) -> "RetrievalTask":
         """Returns the task with a checkpoint's `truncate_dim`, if unset.
 
-        One that is 0 is None then.
+        A `truncate_dim` of 0 becomes None.
 
         Args:
-            folder: The checkpoint; None without one.
-            told: What it says of its vectors; None if nothing.
+            folder: The checkpoint, or None.
+            told: The checkpoint's settings of vectors, or None.
         """
         size = self.truncate_dim
         if size is None and told is not None:
             size = told.truncate_dim
             if size is not None:
                 logging.info(
-                    "Vectors are cut to %d numbers, as %s says. The loss is of "
-                    "whole ones.",
+                    "Vectors are truncated to %d numbers, as in %s. The loss "
+                    "uses whole vectors.",
                     size,
                     folder,
                 )
@@ -388,8 +387,8 @@ class RetrievalTask(Task):
             logging.info("%s: starting with a new dense layer.", folder)
         else:
             raise ValueError(
-                f"{folder}: must hold one dense layer with tanh and a bias, of "
-                f"the shapes {shapes}, on the pooled vector."
+                f"{folder}: must have one dense layer on the pooled vector, "
+                f"with tanh, a bias, and the shapes {shapes}."
             )
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -430,13 +429,12 @@ class RetrievalTask(Task):
     ) -> RetrievalExamples:
         """Returns `RetrievalExamples`; see `tasks.retrieval.files`.
 
-        Data to train on are what the loss asks for; with scores they are
-        refused by a loss that reads none. Those of a development set are scored
-        pairs where the table has a column of scores, else queries with
-        passages. Of a set to predict there are two texts a row. `text_columns`
-        are of the data to train on: of scored pairs to evaluate on, and of a
-        set to predict, they hold where there are two or more and the table has
-        the first two.
+        Training data have the form that the loss needs. A loss that does not
+        read scores refuses data with scores. A development set is scored pairs
+        if its table has a column of scores, otherwise queries with passages. A
+        set to predict has two texts a row. `text_columns` are the columns of
+        the training data. For scored pairs to evaluate and for sets to predict,
+        the first two are used if the table has both.
         """
         names = self.text_columns
         if split == TRAIN:
@@ -451,8 +449,8 @@ class RetrievalTask(Task):
             )
             if self.loss_name == options.TRIPLET and examples.rows.shape[1] < 3:
                 raise ValueError(
-                    "The examples must have a negative, a third text, with the "
-                    "loss triplet. Received: two texts an example."
+                    "With the loss triplet, the examples must have a negative, "
+                    "a third text. Received: two texts an example."
                 )
             return examples
         if split == TEST:
@@ -463,8 +461,8 @@ class RetrievalTask(Task):
             self._check_metric(_CORRELATIONS, "scored pairs")
             if self.corpus:
                 raise ValueError(
-                    "`corpus` must not be given with scored pairs, which have "
-                    "no passages to choose from. "
+                    "`corpus` must not be given with scored pairs, which do "
+                    "not search passages. "
                     f"Received: {files.shortened([*map(str, self.corpus)])}."
                 )
             return retrieval_files.read_scored(
@@ -480,13 +478,14 @@ class RetrievalTask(Task):
         )
 
     def _pair_columns(self, data):
-        """Returns the two of `text_columns` that a table has, or none."""
+        """Returns the first two `text_columns` if a table has both, or ()."""
         names = self.text_columns[:2]
         if len(names) == 2 and {*names} <= {*columns.names_in(data)}:
             return names
         if names:
             logging.info(
-                "%s: the columns of its two texts are the usual ones, not %s.",
+                "%s: reading its two texts from the usual columns, not from "
+                "%s.",
                 columns.title(data),
                 ", ".join(names),
             )
@@ -499,7 +498,7 @@ class RetrievalTask(Task):
         **options: Any,
     ) -> dict[str, Source]:
         for prompt in (self.query_prompt, self.passage_prompt):
-            # Texts cut to it alone would all be one.
+            # Checks that the prompt leaves room for the text.
             sentences.num_prompt_tokens(prompt, preprocessor)
         arguments: dict[str, Any] = {
             "preprocessor": preprocessor,
@@ -525,15 +524,15 @@ class RetrievalTask(Task):
             raise ValueError(
                 "--gradient_accumulation_steps must be 1 with the loss "
                 f"{self.loss_name}: each part of a batch would have fewer "
-                "negatives. --chunk_size has the memory of a part, and the "
-                "negatives of the whole batch. Received: "
+                "negatives. --chunk_size saves memory and keeps the negatives "
+                "of the whole batch. Received: "
                 "--gradient_accumulation_steps="
                 f"{config.gradient_accumulation_steps}."
             )
         if self.is_in_batch and is_compiled and num_replicas > 1:
             raise ValueError(
                 "--jit_compile must not be true on several devices with the "
-                f"loss {self.loss_name}, which compares the texts of all."
+                f"loss {self.loss_name}, which compares texts across devices."
             )
         num_rows, rest = divmod(batch_size, num_replicas)
         if self.chunk_size is not None and (rest or num_rows % self.chunk_size):
@@ -544,16 +543,16 @@ class RetrievalTask(Task):
             )
         if self.hard_negative_weight and source.examples.rows.shape[1] < 3:
             raise ValueError(
-                "`hard_negative_weight` must be 0 where no example has a "
-                "negative. Received: "
+                "`hard_negative_weight` must be 0 if the examples have no "
+                "negatives. Received: "
                 f"hard_negative_weight={self.hard_negative_weight}."
             )
         if self._has_distinct_texts:
             if config.bucket_window_batches:
                 raise ValueError(
                     "--bucket_window_batches must not be given with the loss "
-                    f"{self.loss_name}: in no batch is a text twice, and "
-                    "sorting would put other texts together."
+                    f"{self.loss_name}: no batch may have a text twice, and "
+                    "sorting would change the batches."
                 )
             if source.num_examples < batch_size:
                 raise ValueError(
@@ -565,7 +564,7 @@ class RetrievalTask(Task):
 
     def training_settings(self, compares_epochs: bool) -> dict[str, Any]:
         del compares_epochs
-        # Dropout is drawn for each chunk.
+        # Dropout is drawn per chunk, so the chunk size changes the result.
         return {"chunk_size": self.chunk_size}
 
     def answers(self, source: Any, logits: np.ndarray) -> Any:
@@ -576,7 +575,7 @@ class RetrievalTask(Task):
         passage_rows = np.searchsorted(source.passages, rows[:, 1])
         if not source.examples.is_ranking:
             return ranking.cosines(queries[query_rows], passages[passage_rows])
-        # A pair counts once, however often it is there.
+        # A repeated pair counts once.
         pairs = np.unique(np.stack([query_rows, passage_rows], 1), axis=0)
         ranks = search.ranks(queries, passages, pairs[:, 0], pairs[:, 1])
         starts = np.unique(pairs[:, 0], return_index=True)[1][1:]
@@ -621,7 +620,7 @@ class RetrievalTask(Task):
         examples: RetrievalExamples,
         answers: Any,
     ) -> str:
-        """Writes the cosine of each pair; of queries the passage found."""
+        """Writes each pair's cosine, or each query's rank and first cosine."""
         path = os.path.join(output_dir, f"{split}_results.tsv")
         if isinstance(answers, Ranking):
             lines = ["rank\tcosine_of_first"] + [
@@ -649,11 +648,11 @@ class RetrievalTask(Task):
 
 
 def _of_all_replicas(values: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-    """Returns values of all replicas, and where the own ones stand there.
+    """Returns the values of all replicas, and the index of the own ones.
 
-    Each replica puts its own among zeros, and all are added: on every kind of
-    device there is such a sum, and its gradient, which sums what the replicas'
-    losses make of a value, is right as it is.
+    Each replica puts its values among zeros, and all are added. Every kind of
+    device can compute this sum. Its gradient adds up the gradients of a value
+    from all replicas' losses, as it should.
 
     Args:
         values: float32 `[B, ...]` each, of the same shape on all replicas.

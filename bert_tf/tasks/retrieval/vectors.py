@@ -1,11 +1,11 @@
-"""Vectors of many texts, in files of a folder.
+"""Vectors of many texts, in the files of a folder.
 
-manifest.json                  what made them, and of what they are
-vectors-00000-of-00012.npy     float32 [texts of one file, D], in NumPy's form
+manifest.json                  the model and the texts that they come from
+vectors-00000-of-00012.npy     float32 [texts of one file, D], NumPy's format
 
-The texts of one file are sorted by length to be embedded, and stored in their
-own order. Every file is written whole, so a run that is stopped goes on with
-the first file that is not there. Folders may be remote.
+The texts of a file are embedded by length, and stored in their own order. Files
+appear only when they are complete, so a stopped run resumes at the first
+missing file. Folders may be remote.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ from bert_tf.tasks.retrieval.corpora import Texts
 from bert_tf.training import lock
 
 MANIFEST_FILE = "manifest.json"
-# As many as a block of the search: 12 MB of MiniLM's vectors.
+# As many as in a block of the search: 12 MB of MiniLM's vectors.
 TEXTS_PER_FILE = 8192
-# What a killed run leaves of a file that it was writing.
+# Matches temporary files that a killed run leaves behind.
 _LEFTOVER = re.compile(
     rf"\.({re.escape(MANIFEST_FILE)}|vectors-\d+-of-\d+\.npy)\.[0-9a-f]{{8}}"
 )
@@ -35,16 +35,18 @@ _LEFTOVER = re.compile(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What vectors are of, in the order in which differences are told.
+    """What vectors were made from.
+
+    Differences are reported in the order of the fields.
 
     Args:
         dimension: The size of a vector.
         pooling, is_normalized, include_prompt, max_seq_length, prompt,
-            precision: As of the `Embedder`.
-        model_sha256: Of its weights, configuration and tokenizer.
-        num_texts: How many texts there are.
-        texts_sha256: Of the texts and their ids.
-        texts_per_file: How many vectors a file has; the last may have fewer.
+            precision: As in the `Embedder`.
+        model_sha256: Hash of its weights, configuration and tokenizer.
+        num_texts: The number of texts.
+        texts_sha256: Hash of the texts and their ids.
+        texts_per_file: Vectors in a file; the last one may have fewer.
     """
 
     dimension: int
@@ -65,10 +67,10 @@ class Manifest:
 
 
 def check(folder: files.AnyPath, texts: Texts, embedder: Embedder) -> None:
-    """Checks, before anything is written, what `compute` would refuse.
+    """Checks that `compute` will accept a folder; writes nothing.
 
     Args:
-        folder, texts, embedder: As of `compute`, which says what is raised.
+        folder, texts, embedder: See `compute`, also for what is raised.
     """
     _find(str(folder).rstrip("/"), _manifest(texts, embedder))
 
@@ -99,8 +101,8 @@ def _find(folder, wanted):
         for name in files.list_folder(folder)
     ):
         raise ValueError(
-            f"{folder}: must be a folder of vectors, or an empty one. "
-            f"Received: one without {MANIFEST_FILE}."
+            f"{folder}: must be a folder of vectors, or empty. "
+            f"Received: a folder without {MANIFEST_FILE}."
         )
     return None
 
@@ -112,20 +114,20 @@ def compute(
     batch_size: int = 32,
     title: str = "embed",
 ) -> "Vectors":
-    """Computes the vectors of texts, or goes on where it was stopped.
+    """Computes the vectors of texts, or resumes a stopped run.
 
     Args:
-        folder: Of the vectors alone; it is made if it is not there.
+        folder: A folder for the vectors alone; it is created if missing.
         texts: The texts.
-        embedder: What makes their vectors.
+        embedder: The `Embedder` that makes their vectors.
         batch_size: Texts a step.
-        title: What the progress bar says.
+        title: The title of the progress bar.
 
     Raises:
-        ValueError: If the folder has vectors of another model, or of other
-            texts; the message names what differs. Or if another process
+        ValueError: If the folder has vectors of another model or of other
+            texts; the message names the difference. Also if another process
             computes vectors there.
-        OSError: If the disk is full, and so on; the files before stay.
+        OSError: If a file cannot be written. Complete files stay.
     """
     folder = str(folder).rstrip("/")
     wanted = _manifest(texts, embedder)
@@ -144,17 +146,17 @@ def compute(
             )
     except lock.HeldError as error:
         raise ValueError(
-            f"{folder}: {error.holder} computes vectors there. Run again when "
-            "it is done."
+            f"{folder}: {error.holder} is computing vectors there. Run again "
+            "when it is done."
         ) from error
 
 
 def _compute(folder, wanted, texts, embedder, batch_size, title, check_lock):
-    """Does what `compute` does, in a folder that is held."""
+    """Does the work of `compute` in a locked folder."""
     for name in files.list_folder(folder):
         if _LEFTOVER.fullmatch(name):
             files.remove(f"{folder}/{name}")
-    # Another process may have made it meanwhile.
+    # Another process may have written the manifest in the meantime.
     manifest = _find(folder, wanted)
     if manifest is None:
         manifest = wanted
@@ -191,7 +193,7 @@ def _tell_found(found, missing):
     num_there = num_files - len(missing)
     if num_there:
         logging.info(
-            "%s: %d of %d files are there already.",
+            "%s: %d of %d files exist already.",
             found.folder,
             num_there,
             num_files,
@@ -199,9 +201,9 @@ def _tell_found(found, missing):
 
 
 def _save(stream, array):
-    """Writes what `np.save` does.
+    """Writes an array like `np.save`, but raises errors.
 
-    That says nothing where the disk is full and only the end is missing.
+    `np.save` raises nothing if a full disk cuts off only the end.
     """
     header = np.lib.format.header_data_from_array_1_0(array)
     np.lib.format.write_array_header_1_0(stream, header)
@@ -222,7 +224,7 @@ def in_memory(
 
 
 def _check(path, wanted):
-    """Returns the manifest of the folder, which must be the wanted one."""
+    """Returns the manifest of a folder; it must match the wanted one."""
     values = formats.unstamped(path, files.read_object(path), formats.VECTORS)
     names = [field.name for field in dataclasses.fields(Manifest)]
     if {*values} != {*names}:
@@ -232,13 +234,13 @@ def _check(path, wanted):
         )
     for name in names:
         value = getattr(wanted, name)
-        # That of another release: its files are as good.
+        # Another release may differ here; its files are just as good.
         if name == "texts_per_file" and type(values[name]) is int:
             continue
         if values[name] != value:
             raise ValueError(
-                f"{path}: the vectors there are of another model, or of other "
-                f"texts: `{name}` must be {value!r}. "
+                f"{path}: the vectors are of another model or of other texts: "
+                f"`{name}` must be {value!r}. "
                 f"Received: {files.shortened(values[name])}."
             )
     return dataclasses.replace(
@@ -249,10 +251,10 @@ def _check(path, wanted):
 class Vectors:
     """The vectors of a folder, read in slices: float32 `[N, D]`.
 
-    The file that was read last stays in memory.
+    The last file read stays in memory.
 
     Args:
-        folder: Where they are.
+        folder: The folder.
         manifest: The folder's `Manifest`.
     """
 
@@ -266,12 +268,12 @@ class Vectors:
         return (self.manifest.num_texts, self.manifest.dimension)
 
     def path(self, index: int) -> str:
-        """Returns where the file of a number lies."""
+        """Returns the path of the file with this number."""
         num_files = self.manifest.num_files
         return f"{self.folder}/vectors-{index:05d}-of-{num_files:05d}.npy"
 
     def missing(self) -> list[int]:
-        """Returns the numbers of the files that are not there."""
+        """Returns the numbers of the missing files."""
         names = {*files.list_folder(self.folder)}
         return [
             index
@@ -280,7 +282,7 @@ class Vectors:
         ]
 
     def size(self, index: int) -> int:
-        """Returns how many vectors the file of a number has."""
+        """Returns the number of vectors in the file with this number."""
         start = index * self.manifest.texts_per_file
         return min(
             self.manifest.texts_per_file, self.manifest.num_texts - start

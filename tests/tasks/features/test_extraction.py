@@ -125,7 +125,7 @@ def test_numbers_that_are_none_are_refused(encoder, preprocessor):
         Extraction(layers=(0,)),
         strategies.make_strategy(),
     )
-    with pytest.raises(ValueError, match="Received others for line 1."):
+    with pytest.raises(ValueError, match="infinity or NaN for line 1."):
         list(extractor(LINES, batch_size=4))
 
 
@@ -196,7 +196,7 @@ def test_bad_input_files(tmp_path):
         feature_files.count_lines(tmp_path / "none")
     # Counted, it would be empty.
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="must be a file: it is read twice"):
+    with pytest.raises(ValueError, match="must be a file, as it is read twice"):
         feature_files.count_lines(tmp_path / "pipe")
     path = tmp_path / "lines.gz"
     path.write_bytes(b"no gzip")

@@ -152,7 +152,7 @@ def test_groups_must_have_what_the_loss_wants():
         (SOFTMAX, wrong, "train"),
         (SOFTMAX, right, "train"),
     ):
-        with pytest.raises(ValueError, match="every query must have a text of"):
+        with pytest.raises(ValueError, match="every query must have a text"):
             task.read(data, split)
     assert SOFTMAX.read(rows, "test").labels is None
 

@@ -71,7 +71,7 @@ def test_hashes_are_of_the_texts_and_their_order():
         ('{"_id": "a"}\n', "line 1: must have a string `text`.*None"),
         (
             '{"_id": "a", "text": "x"}\n\n{"_id": "a", "text": "y"}\n',
-            "line 3: an `_id` must be there once. Received: 'a', which line 1",
+            "line 3: each `_id` must occur once. Received: 'a', which is also",
         ),
         (
             '{"_id": "a", "title": "", "text": " "}\n',
@@ -101,11 +101,11 @@ def test_files_that_are_none(tmp_path):
 @pytest.mark.parametrize(
     "lines, message",
     [
-        ("1\td\t1", "line 2: there is no text of this id. Received: 'd'"),
-        ("3\ta\t1", "line 2: there is no query of this id. Received: '3'"),
+        ("1\td\t1", "line 2: there is no text with this id. Received: 'd'"),
+        ("3\ta\t1", "line 2: there is no query with this id. Received: '3'"),
         ("1\ta\tyes", "line 2: the score must be a number. Received: 'yes'"),
         ("1\ta\t1_0", "line 2: the score must be a number. Received: '1_0'"),
-        ("1\ta\t1\n1\ta\t2", "line 3: a pair must be there once.*line 2 has"),
+        ("1\ta\t1\n1\ta\t2", "line 3: each pair must occur once.*in line 2"),
         ("1\ta\t0", "no text is relevant to any query"),
         ("1\ta", "line 2: a row must have 3 columns"),
     ],

@@ -133,7 +133,7 @@ def test_pairs_may_have_other_columns_than_the_training(
 def test_scores_that_a_loss_does_not_read_are_refused(loss_name, names):
     table = dict(zip(names, (["a"], ["b"], [0])))
     task = RetrievalTask(loss_name=loss_name)
-    with pytest.raises(ValueError, match=f"has scores, the column '{names[2]}"):
+    with pytest.raises(ValueError, match=f"scores in the column '{names[2]}"):
         task.read(table, "train")
     # Who names the columns knows.
     named = RetrievalTask(text_columns=names[:2])
@@ -143,9 +143,9 @@ def test_scores_that_a_loss_does_not_read_are_refused(loss_name, names):
 def test_scores_under_another_name_are_refused_too():
     table = {"query": ["a"], "positive": ["b"], "rating": [0.5]}
     assert texts_of(PAIRS.read(table, "train")) == [["a", "b"]]
-    with pytest.raises(ValueError, match="has scores, the column 'rating'"):
+    with pytest.raises(ValueError, match="scores in the column 'rating'"):
         PAIRS.read(table, "train", "rating")
-    with pytest.raises(ValueError, match="has scores, the column 'label'"):
+    with pytest.raises(ValueError, match="scores in the column 'label'"):
         PAIRS.read({"query": ["a"], "positive": ["b"], "label": [0]}, "dev")
 
 

@@ -112,12 +112,12 @@ def test_equal_and_empty_vectors_have_finite_gradients(loss_name):
             "`matryoshka_sizes` must be a list of pos",
         ),
         ({"chunk_size": 0}, "`chunk_size` must be a positive"),
-        ({"dense_size": 3}, "`dense_size` must be given with a `head`"),
+        ({"dense_size": 3}, "`dense_size` must only be given with a `head`"),
         ({"is_normalized": "yes"}, "`is_normalized` must be True or False"),
         ({"query_prompt": 3}, "`query_prompt` must be a string"),
         (
             {"is_symmetric": True, "loss_name": "cosent"},
-            "`is_symmetric` must be given with multiple_negatives",
+            "`is_symmetric` must only be given with multiple_neg",
         ),
     ],
 )

@@ -254,7 +254,7 @@ def test_no_text_is_twice_in_a_batch():
         distinct_order(order, [[row] for row in range(200)], 16)
         == (order[:192])
     )
-    with pytest.raises(ValueError, match="none of 31, but of about 30"):
+    with pytest.raises(ValueError, match="no batch of 31, but one of about 30"):
         distinct_order(order, texts.tolist(), 31)
 
 
@@ -287,7 +287,7 @@ def make_chain():
 def test_an_order_that_makes_no_batch_is_changed():
     """Of [1, 0, 2] comes none of two, in one epoch or another."""
     rows = make_chain().examples.rows.tolist()
-    with pytest.raises(ValueError, match="none of 2, but of about 1"):
+    with pytest.raises(ValueError, match="no batch of 2, but one of about 1"):
         distinct_order([1, 0, 2], rows, 2)
     source = make_chain()
     source.check_distinct(2, 20.0)
@@ -346,7 +346,7 @@ def test_each_side_of_a_batch_has_its_own_length():
 def test_a_prompt_that_leaves_no_place_for_a_text_is_refused(name):
     # Ten words, [CLS] and [SEP]: one word less leaves a place.
     make_source(RetrievalTask(**{name: "j " * 9}))
-    with pytest.raises(ValueError, match="leave places .* of 12 .* one of 10,"):
+    with pytest.raises(ValueError, match="leave room .* 12 .* one of 10,"):
         make_source(RetrievalTask(**{name: "j " * 10}))
 
 
@@ -375,7 +375,7 @@ def test_batches_by_length_go_by_the_longest_of_query_and_passages():
         (
             {},
             {"gradient_accumulation_steps": 2},
-            "accumulation_steps must be 1 .*--chunk_size has the memory",
+            "accumulation_steps must be 1 .*--chunk_size saves memory",
         ),
         ({}, {"bucket_window_batches": 2}, "--bucket_window_batches must not"),
         ({}, {"train_batch_size": 41}, "must make one batch or more"),

@@ -101,7 +101,7 @@ def test_one_process_at_a_time_computes(tmp_path):
     folder = tmp_path / "vectors"
     with lock.hold(folder):
         with pytest.raises(
-            ValueError, match=f"vectors: process {os.getpid()} on .* computes"
+            ValueError, match=f"vectors: process {os.getpid()} on .* computing"
         ):
             vectors.compute(folder, TEXTS, Counted())
         assert names_in(folder) == ["lock.json"]
@@ -157,7 +157,7 @@ def test_vectors_of_another_model_are_refused(tmp_path, others, message):
     vectors.compute(tmp_path / "a", TEXTS, Counted())
     with pytest.raises(ValueError, match=re.escape(message)) as raised:
         vectors.compute(tmp_path / "a", TEXTS, Counted(**others))
-    assert "a/manifest.json: the vectors there are of another model" in str(
+    assert "a/manifest.json: the vectors are of another model" in str(
         raised.value
     )
 
