@@ -299,5 +299,5 @@ def test_a_file_at_output_dir_is_told_before_the_vectors(
         check=False,
     )
     assert done.returncode == 1
-    assert "out, but a file is in the way" in done.stderr
+    assert "out must be a folder, but a file is in the way" in done.stderr
     assert not (tmp_path / "work").exists()
