@@ -52,7 +52,7 @@ def main() -> None:
     if name not in COMMANDS:
         _refuse(f"unknown command {name!r}. bert_tf --help lists them.")
     sys.argv = [f"bert_tf {name}", *arguments]
-    with program.interrupts_told():
+    with program.interrupt_reported():
         module = importlib.import_module(COMMANDS[name])
         # absl's help shows the docstring of `__main__`.
         sys.modules["__main__"].__doc__ = module.__doc__

@@ -157,8 +157,8 @@ def main(_):
             num_cut,
             num_lines,
         )
-    told = files.counted(num_lines, "line", "lines")
-    print(f"{told} in {_OUTPUT_FILE.value}")
+    count = files.counted(num_lines, "line", "lines")
+    print(f"{count} in {_OUTPUT_FILE.value}")
 
 
 def _parse_layers(values):

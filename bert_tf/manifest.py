@@ -186,20 +186,20 @@ def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
             if _is_name(name)
         ]
         for path in paths:
-            told = {
+            by_size = {
                 manifest.records[name]["bytes"]: manifest
                 for manifest in manifests
                 if (name := posixpath.basename(path)) in manifest.records
             }
             size = files.size(path)
-            if told and size not in told:
+            if by_size and size not in by_size:
                 raise ValueError(
                     f"{path} has {size} bytes, but its manifest says "
-                    f"{', '.join(map(str, told))}: the file was cut short or "
-                    "overwritten. Make the records again."
+                    f"{', '.join(map(str, by_size))}: the file was cut short "
+                    "or overwritten. Make the records again."
                 )
-            if told:
-                found[path] = told[size]
+            if by_size:
+                found[path] = by_size[size]
     return found
 
 

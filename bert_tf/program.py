@@ -95,14 +95,14 @@ def run(main: Callable[[list[str]], Any]) -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
     try:
-        with interrupts_told():
+        with interrupt_reported():
             app.run(guarded, flags_parser=_parse)
     finally:
         _tell_no_more()
 
 
 @contextlib.contextmanager
-def interrupts_told() -> Iterator[None]:
+def interrupt_reported() -> Iterator[None]:
     """Ends the program with one line and exit code 130 at Ctrl-C."""
     try:
         yield
@@ -200,10 +200,10 @@ def _steps_on_cpu():
     sharing one arena.
     """
     # The flags of training_flags, which this module must not import.
-    told = flags.FLAGS
-    if "use_tpu" not in told or told["use_tpu"].value:
+    values = flags.FLAGS
+    if "use_tpu" not in values or values["use_tpu"].value:
         return False
-    return told["strategy"].value != "tpu" and not os.path.exists(_NVIDIA)
+    return values["strategy"].value != "tpu" and not os.path.exists(_NVIDIA)
 
 
 def _is_ours(error):
@@ -235,8 +235,8 @@ def define_flags(
     """
     holders = {}
     for field in dataclasses.fields(dataclass):
-        told = field.metadata.get("help")
-        if told is None or (only is not None and field.name not in only):
+        help_text = field.metadata.get("help")
+        if help_text is None or (only is not None and field.name not in only):
             continue
         name = names.get(field.name, field.name)
         has_default = field.default is not dataclasses.MISSING
@@ -245,29 +245,29 @@ def define_flags(
         # `int` for `int | None`.
         kind = (*typing.get_args(field.type), field.type)[0]
         if choices:
-            holder = flags.DEFINE_enum(name, default, choices, told)
+            holder = flags.DEFINE_enum(name, default, choices, help_text)
         elif typing.get_origin(field.type) is Sequence:
-            holder = flags.DEFINE_list(name, default, told)
+            holder = flags.DEFINE_list(name, default, help_text)
         else:
-            holder = _DEFINE[kind](name, default, told)
+            holder = _DEFINE[kind](name, default, help_text)
         holders[field.name] = holder
     return holders
 
 
-def from_flags(dataclass: Any, **told: Any) -> Any:
+def from_flags(dataclass: Any, **given: Any) -> Any:
     """Makes a dataclass from flags.
 
     Args:
         dataclass: Its class.
-        **told: The fields that do not come from flags.
+        **given: The fields that do not come from flags.
 
     Returns:
         The dataclass. Its other fields have the values of the flags of the same
         names.
     """
     names = {field.name for field in dataclasses.fields(dataclass)}
-    values = {name: flags.FLAGS[name].value for name in names - told.keys()}
-    return dataclass(**told, **values)
+    values = {name: flags.FLAGS[name].value for name in names - given.keys()}
+    return dataclass(**given, **values)
 
 
 def require(**values: object) -> None:

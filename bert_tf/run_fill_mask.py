@@ -111,8 +111,8 @@ def main(_):
         ):
             for record in answered(tracked):
                 stream.write(f"{json.dumps(record)}\n")
-        told = files.counted(len(texts), "text", "texts")
-        print(f"{told} in {_OUTPUT_FILE.value}")
+        count = files.counted(len(texts), "text", "texts")
+        print(f"{count} in {_OUTPUT_FILE.value}")
     else:
         for record in answered(starts):
             print("\n".join(_to_table(record, start.tokenizer.vocabulary)))

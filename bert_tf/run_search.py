@@ -288,16 +288,16 @@ def _compute(embedder, queries, corpus, is_judged_only):
     from bert_tf.tasks.retrieval import vectors
 
     folder = _WORK_DIR.value.rstrip("/")
-    told = embedder.vectors
+    prompts = embedder.vectors
     wanted = []
     for name, texts, prompt, default in (
         (
             "judged_queries" if is_judged_only else "queries",
             queries,
             _QUERY_PROMPT.value,
-            told.query_prompt,
+            prompts.query_prompt,
         ),
-        ("corpus", corpus, _CORPUS_PROMPT.value, told.passage_prompt),
+        ("corpus", corpus, _CORPUS_PROMPT.value, prompts.passage_prompt),
     ):
         if prompt is None:
             prompt = default
@@ -430,9 +430,9 @@ def _mine(queries, corpus, relevance, *arguments):
     triplets = mining.mine(queries, corpus, relevance, *arguments)
     mining.write(_triplets_file(), triplets, queries, corpus)
     num_served = len({triplet[:2] for triplet in triplets})
-    told = files.counted(len(triplets), "triplet", "triplets")
+    count = files.counted(len(triplets), "triplet", "triplets")
     pairs = files.counted(len(relevance), "pair", "pairs")
-    print(f"{told} of {num_served} of {pairs} in {_triplets_file()}")
+    print(f"{count} of {num_served} of {pairs} in {_triplets_file()}")
 
 
 def _write_results(results, worst, embedder, similarity):

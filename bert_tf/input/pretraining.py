@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf import files
-from bert_tf import manifest
+from bert_tf import manifest as manifest_lib
 from bert_tf.config import BertConfig
 from bert_tf.input import errors
 from bert_tf.input.record_source import RecordSource
@@ -35,7 +35,7 @@ _MASKING_RULES: dict[str, Any] = {
     "do_whole_word_mask": False,
     "do_span_mask": False,
     "do_ngram_mask": False,
-    manifest.MASKING_RULE: "bert",
+    manifest_lib.MASKING_RULE: "bert",
 }
 # google-research/bert's, if neither a flag nor a manifest sets them.
 _LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
@@ -93,8 +93,8 @@ def pretraining_records(
         ValueError: If there are no files, they are of different kinds, or
             they do not suit the model.
     """
-    paths = manifest.find_records(patterns, flag)
-    paths, manifests = manifest.find_filled(paths)
+    paths = manifest_lib.find_records(patterns, flag)
+    paths, manifests = manifest_lib.find_filled(paths)
     kind = _LENGTHS | _common_kind(paths, manifests)
     length = max_seq_length or kind["max_seq_length"]
     num_predictions = max_predictions_per_seq or kind["max_predictions_per_seq"]
@@ -143,8 +143,8 @@ def pretraining_records(
         spec=spec,
         limits=limits,
         counts={
-            path: told.records[path.rsplit("/", 1)[-1]]["examples"]
-            for path, told in manifests.items()
+            path: manifest.records[path.rsplit("/", 1)[-1]]["examples"]
+            for path, manifest in manifests.items()
         },
         mask=_mask(
             kind, config, tokenizer, num_predictions, draws_replacements
@@ -155,7 +155,7 @@ def pretraining_records(
         digest=digest,
         # Several files share a manifest.
         manifests=tuple(
-            {id(told): told for told in manifests.values()}.values()
+            {id(manifest): manifest for manifest in manifests.values()}.values()
         ),
     )
 
@@ -164,13 +164,13 @@ def _check_manifests(manifests, tokenizer, wanted):
     """Checks that all manifests match the tokenizer and {name: value}."""
     vocabulary = tokenizer.vocabulary
     text = vocabulary.to_text()
-    for path, told in manifests.items():
-        told.check_vocabulary(path, text, vocabulary.path or "one")
+    for path, manifest in manifests.items():
+        manifest.check_vocabulary(path, text, vocabulary.path or "one")
         for name, value in wanted.items():
-            if getattr(told, name) != value:
+            if getattr(manifest, name) != value:
                 raise ValueError(
                     f"{path}: the records were made with {name}="
-                    f"{getattr(told, name)}, as their manifest tells; this "
+                    f"{getattr(manifest, name)}, as their manifest tells; this "
                     f"run has {name}={value}."
                 )
 
@@ -269,15 +269,15 @@ def _common_kind(paths, manifests):
     return common
 
 
-def _kind(told):
+def _kind(manifest):
     """Returns the kind of a manifest's records; None is for no manifest."""
-    if told is None:
+    if manifest is None:
         return _KIND
-    kind = {name: told.settings.get(name, _KIND[name]) for name in _KIND}
-    kind |= {name: getattr(told, name) for name in _LENGTHS}
+    kind = {name: manifest.settings.get(name, _KIND[name]) for name in _KIND}
+    kind |= {name: getattr(manifest, name) for name in _LENGTHS}
     if kind["masking_mode"] == "dynamic":
         kind |= {
-            name: told.settings.get(name, default)
+            name: manifest.settings.get(name, default)
             for name, default in _MASKING_RULES.items()
         }
     return kind

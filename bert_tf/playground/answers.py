@@ -207,7 +207,7 @@ class Answers(Shown):
             found[name][0] for name in ("answers", "starts", "limits", "scores")
         ]
         text, *numbers = best
-        told = {
+        answer = {
             "context": texts[1],
             "best": entry(text, *(number.item() for number in numbers)),
             # Missing entries have no probability.
@@ -217,8 +217,8 @@ class Answers(Shown):
             or bool(self._are_questions_cut(tf.constant(texts[:1]))[0]),
         }
         if "null_odds" in found:
-            told["null_odds"] = float(found["null_odds"][0])
-        return told
+            answer["null_odds"] = float(found["null_odds"][0])
+        return answer
 
 
 class Choices(Shown):

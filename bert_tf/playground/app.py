@@ -132,12 +132,12 @@ async def _answer(
                 # A user who types on asks again, and drops this question.
                 if await request.is_disconnected():
                     return _error(400, "The client has disconnected.")
-                told = await run_in_threadpool(function, values)
+                result = await run_in_threadpool(function, values)
         except ValueError as error:
             return _error(400, str(error))
         # Outside the inner block: numbers that are not finite are no valid
         # JSON, but not the question's fault.
-        return JSONResponse(told)
+        return JSONResponse(result)
     # Only the type is logged: the message may contain words of a text.
     except Exception as error:
         kind = type(error).__name__

@@ -247,7 +247,7 @@ class PlaygroundModel:
         top_k = min(TOP_K, len(probabilities))
         order = np.argsort(-probabilities, kind="stable")[:top_k]
         spelling = self._reader.spelling
-        told = {
+        answer = {
             "position": position,
             "answers": [
                 spelling.describe(index)
@@ -258,11 +258,11 @@ class PlaygroundModel:
         }
         if given != self._preprocessor.vocabulary.mask_id:
             share = probabilities[given]
-            told["given"] = spelling.describe(given) | {
+            answer["given"] = spelling.describe(given) | {
                 "probability": float(share),
                 "rank": int(np.sum(probabilities > share)) + 1,
             }
-        return told
+        return answer
 
     def predict(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the answer of the model's task to texts.

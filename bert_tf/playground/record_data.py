@@ -257,14 +257,14 @@ def describe_rules(manifest: manifests.Manifest | None) -> dict[str, Any]:
 
     They are those of the manifest; without one, the builder's defaults.
     """
-    told = {} if manifest is None else manifest.settings
+    settings = {} if manifest is None else manifest.settings
     if manifest is not None:
-        told = told | {
+        settings = settings | {
             "max_predictions_per_seq": manifest.max_predictions_per_seq
         }
     names = vars(Settings())
     settings = Settings(
-        **{name: value for name, value in told.items() if name in names}
+        **{name: value for name, value in settings.items() if name in names}
     )
     rules = settings.masking
     masked, kept = masking.MASKING_RULES[rules.masking_rule]

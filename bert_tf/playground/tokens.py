@@ -180,11 +180,13 @@ class Reader:
             features.INPUT_IDS: tf.constant(input_ids[np.newaxis], tf.int32)
         }
 
-        told, first = [], 0
+        described, first = [], 0
         owners: list[tuple[int, int]] = []
         for index, (text, pieces) in enumerate(zip(texts, found)):
             count = len(pieces.ids)
-            told.append(self._tell(text, pieces, kept[first : first + count]))
+            described.append(
+                self._describe(text, pieces, kept[first : first + count])
+            )
             owners += [(index, piece) for piece in range(count)]
             first += count
         segment_ids = packed[features.SEGMENT_IDS].numpy()[0]
@@ -199,19 +201,19 @@ class Reader:
             sequence.append(entry)
         return Read(
             inputs=inputs,
-            texts=told,
+            texts=described,
             sequence=sequence,
             is_cut=not kept.all(),
         )
 
-    def _tell(self, text, pieces, kept):
+    def _describe(self, text, pieces, kept):
         """Returns the description of a text, ready for JSON."""
-        told = []
+        described = []
         for index, word, start, limit, is_kept in zip(
             *(values.tolist() for values in dataclasses.astuple(pieces)),
             kept.tolist(),
         ):
-            told.append(
+            described.append(
                 self.spelling.describe(index)
                 | {
                     "is_special": False,
@@ -227,15 +229,15 @@ class Reader:
             spelled = b"".join(
                 self.spelling.spelled(pieces.ids[place]) for place in group
             ).decode("utf-8", "replace")
-            if any(told[place]["is_unknown"] for place in group):
+            if any(described[place]["is_unknown"] for place in group):
                 continue
             for place in group:
-                told[place]["changes"] = find_changes(
+                described[place]["changes"] = find_changes(
                     was.strip(), spelled.strip()
                 )
         return {
             "text": text,
-            "pieces": told,
+            "pieces": described,
             "dropped": _dropped(text, pieces),
         }
 

@@ -337,9 +337,9 @@ def find_counts(
         wanted = _flat(manifest)
         differences = {
             name
-            for told in found
-            for name in wanted.keys() | told.keys()
-            if wanted.get(name) != told.get(name)
+            for settings in found
+            for name in wanted.keys() | settings.keys()
+            if wanted.get(name) != settings.get(name)
         }
         if not differences:
             counts = manifests.read(next(iter(made))).counts

@@ -176,7 +176,7 @@ def _add_stages(pipeline, plan, folder, output_paths):
         | "ByRange" >> beam.GroupByKey()
         | "Write" >> beam.Map(_write, plan, folder)
     )
-    told = once(
+    manifests_written = once(
         "Manifest",
         _write_manifests,
         plan,
@@ -189,7 +189,7 @@ def _add_stages(pipeline, plan, folder, output_paths):
     )
     # After the manifests, as in the local builder.
     spread("Shards", enumerate(output_paths)) | "Join" >> beam.Map(
-        _join, shards, written, told, folder
+        _join, shards, written, manifests_written, folder
     )
 
 
@@ -308,9 +308,9 @@ def _write_manifests(
         manifests.write(each, path)
 
 
-def _join(element, shards, written, told, folder):
+def _join(element, shards, written, manifests_written, folder):
     """Writes one record file from its ranges."""
-    del told  # It is an argument so that this step waits for it.
+    del manifests_written  # It is an argument so that this step waits for it.
     number, path = element
     with (
         files.whole_file(path) as temporary,

@@ -107,13 +107,13 @@ class Tasks:
         path = self.path(stage, number)
         if not os.path.exists(f"{path}.json"):
             return None
-        told = files.read_json(f"{path}.json")
+        numbers = files.read_json(f"{path}.json")
         if stage == _RANGE:
             # The file is moved away once all tasks are done.
             path = f"{path}.tfrecord"
-            if not os.path.exists(path) or files.size(path) != told["bytes"]:
+            if not os.path.exists(path) or files.size(path) != numbers["bytes"]:
                 return None
-        return told
+        return numbers
 
     # The results of one stage that later ones need are in the work folder.
 
@@ -250,13 +250,15 @@ def _run_stages(tasks, run, num_shards, progress):
     def run_stage(method, stage, sizes, shown):
         """Runs a stage's tasks; returns the counts of all, in order."""
         results = [tasks.result(stage, number) for number in range(len(sizes))]
-        left = [number for number, told in enumerate(results) if told is None]
+        left = [
+            number for number, numbers in enumerate(results) if numbers is None
+        ]
         done = sum(sizes) - sum(sizes[number] for number in left)
         if progress and left:
             # Show the stage at once: its first task may take minutes.
             progress(shown, done, sum(sizes))
-        for number, told in run(method, left):
-            results[number] = told
+        for number, numbers in run(method, left):
+            results[number] = numbers
             done += sizes[number]
             if progress:
                 progress(shown, done, sum(sizes))

@@ -121,8 +121,8 @@ def _prepare(folder, work, parts):
         for name in os.listdir(folder)
         if name not in _LOCKS and not name.startswith(f".{_WORK}.")
     }
-    told = _read_work(folder)
-    if names and told is None:
+    earlier = _read_work(folder)
+    if names and earlier is None:
         # Not an OSError: running again would not help.
         raise ValueError(
             "`work_dir` must be empty, or hold the work of an earlier run. "
@@ -133,8 +133,10 @@ def _prepare(folder, work, parts):
         for path in files.read_json(temporaries):
             if files.exists(path):
                 files.remove(path)
-    if told != work:
-        kept = _current_parts(folder, parts, told, work) if told else set()
+    if earlier != work:
+        kept = (
+            _current_parts(folder, parts, earlier, work) if earlier else set()
+        )
         for name in names - {_WORK}:
             if name.partition(".")[0] not in kept:
                 files.remove(os.path.join(folder, name))
@@ -144,25 +146,25 @@ def _prepare(folder, work, parts):
 def _read_work(folder):
     """Returns the work that an earlier run wrote; None if there is none."""
     try:
-        told = files.read_json(os.path.join(folder, _WORK))
+        earlier = files.read_json(os.path.join(folder, _WORK))
     except ValueError:
         return None
-    if isinstance(told, dict) and told.keys() >= {
+    if isinstance(earlier, dict) and earlier.keys() >= {
         "version",
         "output_paths",
         "inputs",
     }:
-        return told
+        return earlier
     return None
 
 
-def _current_parts(folder, parts, told, work):
+def _current_parts(folder, parts, earlier, work):
     """Returns the names of the parts that would come out the same again."""
-    if told | {"inputs": None} != work | {"inputs": None}:
+    if earlier | {"inputs": None} != work | {"inputs": None}:
         return set()
     # A document that is open at the end of the last file may continue in a
     # new file. The None after the last file then differs.
-    old, new = ([*each["inputs"], None] for each in (told, work))
+    old, new = ([*each["inputs"], None] for each in (earlier, work))
     names = set()
     for number, part in enumerate(parts):
         name = f"part-{number:06d}"

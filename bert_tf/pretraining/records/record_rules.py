@@ -149,11 +149,11 @@ def _check_sequences(examples, vocabulary, rules):
     # Without a label there is one segment, with a [SEP] between documents.
     is_b = has_labels & (column >= first_sep[:, None] + between)
     is_b &= column < length[:, None]
-    told = "segments are 0"
+    rule = "segments are 0"
     if special.second_segment:
-        told = f"segments are 0 to the first {sep}, then 1"
+        rule = f"segments are 0 to the first {sep}, then 1"
     checks = {
-        told: (examples[features.SEGMENT_IDS] == is_b * special.second_segment)
+        rule: (examples[features.SEGMENT_IDS] == is_b * special.second_segment)
         | (mask == 0)
     }
     if has_labels:

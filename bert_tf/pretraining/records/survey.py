@@ -84,12 +84,12 @@ def make(
             vocabulary, or if the manifests differ in the objective or a
             masking rule.
     """
-    paths, told = manifests.find_filled(paths)
-    _check_alike(paths, told)
+    paths, by_path = manifests.find_filled(paths)
+    _check_alike(paths, by_path)
     totals: collections.Counter = collections.Counter()
     broken: collections.Counter = collections.Counter()
     for path in paths:
-        manifest = told.get(path)
+        manifest = by_path.get(path)
         rules = None
         if manifest is not None:
             inspection.check_vocabulary(path, manifest, vocabulary)
@@ -103,27 +103,27 @@ def make(
                 checks = record_rules.check(examples, vocabulary, rules)
                 for rule, holds in checks.items():
                     broken[rule] += int((~holds).sum())
-    first = told.get(paths[0])
-    is_whole = len(told) == len({*paths})
+    first = by_path.get(paths[0])
+    is_whole = len(by_path) == len({*paths})
     return Survey(
         len(paths),
         first if is_whole else None,
         totals,
         dict(broken),
-        is_one_set=all(_is_one_set(first, told.get(path)) for path in paths),
+        is_one_set=all(_is_one_set(first, by_path.get(path)) for path in paths),
     )
 
 
-def _check_alike(paths, told):
+def _check_alike(paths, by_path):
     """Raises `ValueError` if files cannot be counted together.
 
     Args:
         paths: See `make`.
-        told: {path: `Manifest`} of the files that have one.
+        by_path: {path: `Manifest`} of the files that have one.
     """
     seen: dict[str, tuple[object, str]] = {}
     for path in paths:
-        manifest = told.get(path)
+        manifest = by_path.get(path)
         values = {"objective": inspection.objective_of(manifest)}
         if manifest is not None:
             values |= dataclasses.asdict(record_rules.rules_of(manifest))
