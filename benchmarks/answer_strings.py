@@ -4,13 +4,13 @@
         {classes,spans,entities} MODEL CALLS
 
 MODEL is a SavedModel, a model folder, or an .onnx file with config.json and the
-tokenizer's files beside. Reads from its standard input a JSON list of rows of
-strings a line; writes a line with the seconds that an answer took, strings
-to names and places, and with the answers: of classes their probabilities, of
-spans the text, of entities [type, start, limit] each. The rows are divided
-among so many CALLS at once, which share the cores: with 1 a call has as many
-threads as the library gives it. Imports no more than the one library, so that
-each runs in an environment of its own.
+tokenizer's files beside it. Reads lines from standard input, each a JSON list
+of rows of strings. Writes one line for each: the seconds from strings to names
+and places, and the answers: probabilities of classes, the text of spans, or
+[type, start, limit] of each entity. The rows are divided among CALLS concurrent
+calls, which share the cores; a single call has as many threads as the library
+chooses. Imports only the one library, so that each can run in its own
+environment.
 """
 
 import concurrent.futures
@@ -21,8 +21,8 @@ import pathlib
 import sys
 import time
 
-# Windows that transformers computes together, and how many tokens two of a text
-# share: the values of its question answering pipeline, as of release 4.
+# Windows that transformers computes together, and how many tokens consecutive
+# windows share: the values of its question-answering pipeline in release 4.
 _WINDOWS = 8
 _STRIDE = 128
 _N_BEST = 20
@@ -34,7 +34,7 @@ def of_saved_model(kind, path, threads):
     import tensorflow_text  # noqa: F401 - registers its operations.
 
     if threads is not None:
-        # The default of the other pool is a thread a core.
+        # The other pool has one thread per core by default.
         tf.config.threading.set_intra_op_parallelism_threads(threads)
     model = tf.saved_model.load(path)
     answer = model.signatures["serving_default"]
@@ -72,7 +72,7 @@ def of_saved_model(kind, path, threads):
             for row, count in enumerate(outputs["num_entities"])
         ]
 
-    # What was loaded has to live as long as its function.
+    # The model must live as long as its function.
     ask.model = model
     return ask
 
@@ -124,9 +124,9 @@ def of_transformers(kind, path, threads):
 
 
 def _spans_of_transformers(tokenizer, path):
-    """Answers as its pipeline did, which its fifth release no more has.
+    """Answers as transformers' pipeline did, which release 5 removed.
 
-    Windows of the tokenizer's longest sequence, the best span of all windows.
+    Windows are as long as the tokenizer allows; their best span is the answer.
     """
     import numpy as np
     import torch
@@ -260,7 +260,7 @@ def main():
         start = time.perf_counter()
         size = -(-len(rows) // num_calls)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-        if len(parts) == 1:  # No other thread has to wake.
+        if len(parts) == 1:  # No need to wake another thread.
             answers = ask(rows)
         else:
             answers = list(itertools.chain(*callers.map(ask, parts)))

@@ -1,15 +1,15 @@
-r"""Times how long a model folder takes to load, beside reading its file.
+r"""Times loading a model folder, compared with reading its file.
 
     python benchmarks/checkpoints.py --size=base --repetitions=7
 
-Makes a model folder of that size in a temporary folder. Then in turn reads
-model.safetensors from end to end and loads it into a `BertEncoder`: with the
-file dropped from the system's cache, where the disk is part of both, and with
-the file in it. To read is to have the bytes in new memory, as a loaded model
-has its weights; the time for a buffer that is used again and again, "stream",
-stands beside it. Prints medians, the median of the ratios, the time of "build",
-which is Keras making the variables before any value is there, and how much
-memory a load takes at most, TensorFlow's own start included. Linux only.
+Makes a model folder of that size in a temporary folder. Then, in turns, reads
+model.safetensors from end to end and loads it into a `BertEncoder`, first with
+the file dropped from the system's cache, so that both include the disk, then
+with the file in the cache. "read" puts the bytes into new memory, as loading a
+model does; "stream" reads them through one reused buffer. "build" is Keras
+creating the variables before they have values. Prints medians, the median of
+the ratios, and the peak memory of a load, including TensorFlow's own start.
+Linux only.
 """
 
 import multiprocessing
@@ -36,7 +36,7 @@ from bert_tf.text.vocabulary import Vocabulary
 
 _SIZE = flags.DEFINE_string("size", "base", "A name of BertConfig.named.")
 _REPETITIONS = flags.DEFINE_integer(
-    "repetitions", 7, "Of each measurement.", lower_bound=1
+    "repetitions", 7, "Repetitions of each measurement.", lower_bound=1
 )
 
 _SAMPLE_SECONDS = 0.002
@@ -62,7 +62,7 @@ def stream(path):
 
 
 def build(folder):
-    """Makes the model with its variables, and no values."""
+    """Makes the model and its variables, without values."""
     with loading.without_random_values():
         return BertEncoder(families.read_config(f"{folder}/config.json"))
 
@@ -71,22 +71,22 @@ def seconds(function, *arguments):
     start = time.perf_counter()
     result = function(*arguments)
     elapsed = time.perf_counter() - start
-    del result  # Giving the memory back is no part of it.
+    del result  # Freeing the memory is not timed.
     return elapsed
 
 
 def bytes_from_disk():
-    """Returns how much this process has made the system read."""
+    """Returns how many bytes the system has read from disk for this process."""
     return int(_value_of("/proc/self/io", "read_bytes"))
 
 
 def memory():
-    """Returns the MiB of this process that are no file's."""
+    """Returns this process's anonymous memory in MiB."""
     return int(_value_of("/proc/self/status", "RssAnon").split()[0]) / 2**10
 
 
 def peak_memory(folder):
-    """Returns the most MiB that a load held beyond what was held before."""
+    """Returns the peak memory of a load in MiB, above the memory before it."""
     samples = [before := memory()]
     is_done = threading.Event()
 
@@ -142,7 +142,7 @@ def measure(folder, path, is_dropped):
 
 def main(_):
     heading.show()
-    logging.set_verbosity(logging.WARNING)  # Not a report for every load.
+    logging.set_verbosity(logging.WARNING)  # No report for every load.
     config = BertConfig.named(_SIZE.value)
     words = (f"word{n}" for n in range(config.vocab_size - len(SPECIAL_TOKENS)))
     with tempfile.TemporaryDirectory() as folder:
@@ -157,7 +157,7 @@ def main(_):
         checkpoints.load(folder, BertEncoder)  # TensorFlow's own start.
         for is_dropped in (True, False):
             measure(folder, path, is_dropped)
-        # In a process that has no memory of earlier models to use again.
+        # In a new process, which cannot reuse memory of earlier models.
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             peak = pool.apply(peak_memory, (folder,))
         print(f"memory of a load: at most {peak:.0f} MiB")

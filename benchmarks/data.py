@@ -1,22 +1,23 @@
-r"""Times making records and learning a vocabulary on text files.
+r"""Times making records and learning a vocabulary from text files.
 
     python benchmarks/data.py --vocab_file=vocab.txt --input_file=wiki.txt
     python benchmarks/data.py --vocab_file=vocab.txt --input_file=wiki.txt \
         --what=vocabulary --held_out_file=books.txt
 
---what=records makes the records of the first --megabytes with
-create_pretraining_data.py's defaults and dupe_factor 5, in processes of their
-own: with one worker and two, in turn. It prints the medians of wall time after
-start-up (with two, the second one's is part of it), of CPU time, and of what
-each stage takes; with one worker also what the parts of a stage do. A few
-megabytes are one task: give more to see how two workers share them.
+--what=records makes records of the first --megabytes with
+create_pretraining_data.py's defaults and dupe_factor 5. It does so in new
+processes, in turns with one worker and with two. It prints the medians of wall
+time after start-up (with two workers, the second one's start-up is included),
+of CPU time, and of the time of each stage; with one worker, also of the parts
+of a stage. A few megabytes are a single task: give more to see how two workers
+share them.
 
---what=memory makes the records of --input_file repeated to --megabytes, with
-two workers, and prints the most memory that its processes held together: every
-page once (PSS), and every page once for each process that maps it (RSS).
+--what=memory makes records of --input_file, repeated to --megabytes, with two
+workers. It prints the peak memory of all its processes together, counting every
+page once (PSS), and once for each process that maps it (RSS).
 
---what=vocabulary learns a vocabulary of the whole text, and prints it beside
---vocab_file: pieces a word and unknown words on --held_out_file.
+--what=vocabulary learns a vocabulary from the whole text and compares it with
+--vocab_file: pieces per word and unknown words on --held_out_file.
 """
 
 import collections
@@ -39,24 +40,24 @@ _WHAT = flags.DEFINE_enum(
     "what",
     "records",
     ["records", "memory", "vocabulary"],
-    "What is measured.",
+    "What to measure.",
 )
 _INPUT_FILE = flags.DEFINE_string(
-    "input_file", None, "Text, a sentence a line.", required=True
+    "input_file", None, "Text, one sentence per line.", required=True
 )
 _HELD_OUT_FILE = flags.DEFINE_string(
-    "held_out_file", None, "Text that is not learned from."
+    "held_out_file", None, "Held-out text to measure the vocabulary on."
 )
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file", None, "An uncased vocabulary.", required=True
 )
 _MEGABYTES = flags.DEFINE_float(
-    "megabytes", 5, "Text made records of.", lower_bound=0.1
+    "megabytes", 5, "How much of the text to use.", lower_bound=0.1
 )
 _REPETITIONS = flags.DEFINE_integer(
-    "repetitions", 3, "Runs of each.", lower_bound=1
+    "repetitions", 3, "Runs of each setting.", lower_bound=1
 )
-_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Entries learned.")
+_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Entries to learn.")
 
 
 def make_records(text, vocab_file, folder, num_workers):
@@ -116,7 +117,7 @@ def make_records(text, vocab_file, folder, num_workers):
 
 
 def cpu_seconds():
-    """Returns what this process and those that it waited for have used."""
+    """Returns the CPU seconds of this process and its finished children."""
     used = [
         resource.getrusage(who)
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -125,7 +126,7 @@ def cpu_seconds():
 
 
 def in_new_process(function, *arguments):
-    """Returns what the function does, called in a fresh process."""
+    """Returns what the function returns in a new process."""
     receiver, sender = multiprocessing.get_context("spawn").Pipe(duplex=False)
     process = multiprocessing.get_context("spawn").Process(
         target=send, args=(sender, function, *arguments)
@@ -149,7 +150,7 @@ def time_records():
             open(text, "wb") as target,
         ):
             data = source.read(int(_MEGABYTES.value * 1e6))
-            # Not half a character.
+            # Drop a character that was cut in half.
             target.write(data.decode("utf-8", "ignore").encode("utf-8"))
         found = {1: [], 2: []}
         for _ in range(_REPETITIONS.value):
@@ -186,7 +187,7 @@ def time_records():
 
 
 def process_tree(process):
-    """Yields a process and all below it."""
+    """Yields a process and all its descendants."""
     yield process
     try:
         tasks = os.listdir(f"/proc/{process}/task")
@@ -196,12 +197,12 @@ def process_tree(process):
                 for child in children.read().split():
                     yield from process_tree(int(child))
     except OSError:
-        # It has ended meanwhile.
+        # The process has ended meanwhile.
         return
 
 
 def resident_megabytes(process):
-    """Returns {"PSS", "RSS"}: sums over a process and all below it."""
+    """Returns {"PSS": MB, "RSS": MB} of a process and its descendants."""
     sums = collections.Counter()
     for each in process_tree(process):
         try:
@@ -211,7 +212,7 @@ def resident_megabytes(process):
                     if name in ("Pss", "Rss"):
                         sums[name.upper()] += int(value.split()[0]) * 1024e-6
         except OSError:
-            # It has ended meanwhile.
+            # The process has ended meanwhile.
             continue
     return sums
 
@@ -245,7 +246,7 @@ def measure_memory():
 
 
 def learn(path, vocab_size, held_out, vocab_file):
-    """Learns a vocabulary; returns it beside another one, as numbers."""
+    """Learns a vocabulary; returns the numbers of it and of another one."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
     from bert_tf.text.learners import wordpiece
     from bert_tf.text.vocabulary import load_vocabulary

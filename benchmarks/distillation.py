@@ -1,4 +1,4 @@
-r"""Small models that learn from MiniLM, beside those that learn alone.
+r"""Compares small models that learn from MiniLM with ones that learn alone.
 
     python benchmarks/distillation.py --teacher=minilm --glue_dir=glue \
         --input_file='wikipedia.txt.xz,books.txt.xz' --minutes=45 \
@@ -6,20 +6,21 @@ r"""Small models that learn from MiniLM, beside those that learn alone.
 
 --teacher is the folder of all-MiniLM-L6-v2. There are two parts (--parts):
 
-tasks: the teacher is tuned to MRPC and to SST-2, and distilled into three
-layers of its width, which begin as its layers. The same student, of the same
-layers of the teacher as it was before, is tuned without one. Losses and
-learning rates of both are chosen on a slice of the training set, which they do
-not see meanwhile; the development set is looked at once.
+tasks: the teacher is tuned to MRPC and to SST-2, and distilled into a student
+of three layers of its width, which begin as layers of the teacher. For
+comparison, the same layers of the teacher before it was tuned are tuned without
+a teacher. The losses and learning rates of both are chosen on a held-out slice
+of the training set; the development set is used only once.
 
 text: the teacher is distilled into four layers of 256 with its vocabulary, on
-text (a sentence a line, a blank line between documents), once for each of
---recipes; beside them a model of that size learns masked words for the same
-time. Then all are tuned to SST-2, CoLA and MRPC. How many steps the minutes
-hold is measured first, for all: only that must be alone on the machine. No text
-is masked for the teacher, but for one token a row, which no loss here reads.
+text (one sentence per line, a blank line between documents), once for each of
+--recipes. For comparison, a model of that size learns masked words for the same
+time. Then all are tuned to SST-2, CoLA and MRPC. First, it measures for all of
+them how many steps fit into the minutes; only this part must run alone on the
+machine. Text is not masked for the teacher, except for one token per row, which
+no loss here reads.
 
-Prints a page for results/. Run again after a stop, it goes on.
+Prints a page for results/. Rerun it to resume after a stop.
 """
 
 import contextlib
@@ -42,27 +43,31 @@ _TEACHER = flags.DEFINE_string(
     "teacher", None, "Folder of MiniLM.", required=True
 )
 _GLUE_DIR = flags.DEFINE_string(
-    "glue_dir", None, "Folder with a folder of each task.", required=True
+    "glue_dir", None, "Folder with one folder per task.", required=True
 )
 _OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder of all that is made.", required=True
+    "output_dir", None, "Folder for all outputs.", required=True
 )
-_PARTS = flags.DEFINE_list("parts", ["tasks", "text"], "Which.")
+_PARTS = flags.DEFINE_list("parts", ["tasks", "text"], "Parts to run.")
 _INPUT_FILE = flags.DEFINE_string(
-    "input_file", None, "Of the part text: globs, comma-separated."
+    "input_file", None, "Text files of part text: globs, comma-separated."
 )
 _MINUTES = flags.DEFINE_float(
-    "minutes", 45.0, "Of the part text: of training, each.", lower_bound=0.1
+    "minutes",
+    45.0,
+    "Training time of each model of part text.",
+    lower_bound=0.1,
 )
 _RECIPES = flags.DEFINE_list(
     "recipes",
     ["relations", "hidden+relations", "self_relations"],
-    "Of the part text: losses of each student, with + between.",
+    "Part text: losses of each student, joined by +.",
 )
 _MIXED_PRECISION = recipe.define_mixed_precision()
 
-# The slice: every so many-th row; the part of the rest that settings are chosen
-# on; and of the end the epochs, also of the choice, and the seeds.
+# To choose settings, every held_out_every-th row is held out, and every
+# kept_every-th of the others is trained on. The seeds are those of the final
+# runs; num_train_epochs is for all runs.
 _TASKS = {
     "MRPC": {
         "held_out_every": 8,
@@ -106,9 +111,9 @@ _SIZES = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
-# It divides 256 and 384.
+# Divides 256 and 384.
 _RELATION_HEADS = 16
-# After which tasks, at which rates and seeds.
+# {task: learning rates and seeds} of tuning after the part text.
 _GLUE = {
     "SST-2": ("1e-4", "0"),
     "CoLA": ("1e-4,3e-4", "0,1,2"),
@@ -117,7 +122,7 @@ _GLUE = {
 
 
 def slice_rows(task, folder):
-    """Writes a part of the training set as train.tsv and dev.tsv, once."""
+    """Writes part of the training set as train.tsv and dev.tsv, if missing."""
     settings = _TASKS[task]
     if not (folder / "dev.tsv").exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +138,7 @@ def slice_rows(task, folder):
 
 
 def score(task, folder):
-    """Returns what a run scored, in percent."""
+    """Returns the score of a run, in percent."""
     from bert_tf.tasks.classification import glue_files
     from bert_tf.training import evaluation
 
@@ -182,7 +187,7 @@ def distil(task, data, folder, teacher, losses, rate, seed=0):
 
 
 def shallow(folder):
-    """Writes the chosen layers of the teacher, as it was, as a folder."""
+    """Writes a model folder of the chosen layers of the untuned teacher."""
     from bert_tf import checkpoints
     from bert_tf.models import distiller
     from bert_tf.models.encoder import BertEncoder
@@ -242,7 +247,7 @@ def count_parameters(folder):
 
 
 def strings_per_second(models, texts, batch_size=8, rounds=5):
-    """Returns {name: strings a second} of exports; they take turns."""
+    """Returns {name: strings per second} of exports, which take turns."""
     from bert_tf.serving import exporter
 
     script = pathlib.Path(__file__).with_name("answer_strings.py")
@@ -272,7 +277,7 @@ def strings_per_second(models, texts, batch_size=8, rounds=5):
 
 
 def run_tasks(folder):
-    """The part tasks: chooses, tunes, and prints its table."""
+    """Runs the part tasks: chooses settings, tunes, and prints the table."""
     start = shallow(folder / "shallow")
     rows, served = [], {}
     for task, settings in _TASKS.items():
@@ -305,7 +310,7 @@ def run_tasks(folder):
         line.split("\t")[0]
         for line in lines.read_text("utf-8").splitlines()[1:]
     ]
-    # Of the last task, of single texts.
+    # Speed is measured on the last task, whose examples are single texts.
     speeds = strings_per_second(served, texts)
     print(
         "\n| task | losses | rate with, without | teacher | student | share "
@@ -328,7 +333,7 @@ def run_tasks(folder):
 
 
 def _told(scores):
-    """Returns a mean, and of several also all of them."""
+    """Returns the mean as text, followed by all scores if there are several."""
     text = f"{statistics.fmean(scores):.1f}"
     if len(scores) > 1:
         text += f" ({', '.join(f'{score:.1f}' for score in scores)})"
@@ -353,7 +358,7 @@ def make_records(folder, text, vocabulary, name, **masking):
 
 
 def pretrain(recipe_name, folder, records, vocabulary, config, num_steps):
-    """Trains a model by a recipe; returns the seconds of a step."""
+    """Trains a model with a recipe; returns the seconds per step."""
     common = {
         "output_dir": folder,
         "bert_config_file": config,
@@ -383,12 +388,12 @@ def pretrain(recipe_name, folder, records, vocabulary, config, num_steps):
             **common,
         )
     summaries = recipe.read_summaries(folder / "train")
-    # The first of them waited for the graph.
+    # The first also includes tracing; the minimum leaves it out.
     return min(summaries["step_seconds"].values())
 
 
 def run_text(folder):
-    """The part text: trains by all recipes, tunes, and prints its table."""
+    """Runs the part text: trains with all recipes, tunes, prints the table."""
     from bert_tf.checkpoints import starting_point
 
     paths = files.expand_globs(_INPUT_FILE.value)
@@ -433,7 +438,10 @@ def run_text(folder):
             plan = {"steps": max(100, steps), "step_seconds": seconds}
             files.write_text(measured, json.dumps(plan))
         plans[name] = json.loads(measured.read_text())
-    print("\nMeasured: from here on, other work changes nothing.", flush=True)
+    print(
+        "\nMeasured. From here on, other work on the machine does no harm.",
+        flush=True,
+    )
     tables = {}
     for name, plan in plans.items():
         here = folder / name
@@ -458,7 +466,7 @@ def run_text(folder):
 
 
 def tune_all(folder):
-    """Returns {(task, score): median of the seeds} of a trained model."""
+    """Returns {(task, score): median over the seeds} of a trained model."""
     medians = {}
     for task, (rates, seeds) in _GLUE.items():
         recipe.run(
@@ -482,12 +490,12 @@ def tune_all(folder):
 
 
 def main(_):
-    # What is missing is told now, and not after hours.
+    # Report missing files and flags now, not after hours.
     parts = {"tasks": run_tasks, "text": run_text}
     for name in _PARTS.value:
         if name not in parts:
             raise ValueError(
-                f"--parts must be of {', '.join(parts)}. Received: {name!r}."
+                f"--parts must be from {', '.join(parts)}. Received: {name!r}."
             )
     if "text" in _PARTS.value:
         program.require(input_file=_INPUT_FILE.value)

@@ -4,11 +4,11 @@
         {float32,bfloat16} BATCH_SIZE MODEL
 
 MODEL is a folder of sentence-transformers with mean pooling and normalisation;
-for onnxruntime with the model.onnx of export_onnx.py in it. Reads from its
-standard input a JSON list of strings a line; writes a line with the seconds
-that their vectors took, from strings on, and with the vectors, float32 in
-base64. Each library sorts the strings by length. Imports no more than the one
-library, so that each runs in an environment of its own.
+for onnxruntime it must hold the model.onnx of export_onnx.py. Reads lines from
+standard input, each a JSON list of strings. Writes one line for each: the
+seconds from strings to vectors, and the vectors, float32 in base64. Each
+library sorts the strings by length. Imports only the one library, so that each
+can run in its own environment.
 """
 
 import base64
@@ -37,7 +37,7 @@ def of_sentence_transformers(path, precision, batch_size):
         device="cpu",
         model_kwargs={"dtype": getattr(torch, precision)},
     )
-    # It sorts them itself.
+    # `encode` sorts the texts itself.
     return lambda texts: model.encode(
         texts, batch_size=batch_size, show_progress_bar=False
     )

@@ -1,4 +1,4 @@
-r"""Times sentences to vectors beside sentence-transformers and ONNX Runtime.
+r"""Times embedding, compared with sentence-transformers and ONNX Runtime.
 
     python benchmarks/embedding.py --model_dir=minilm --text_file=wiki.txt \
         --peer_python=/env/sentence_transformers/bin/python \
@@ -6,13 +6,13 @@ r"""Times sentences to vectors beside sentence-transformers and ONNX Runtime.
         --export_python=/env/transformers/bin/python
 
 --model_dir is a folder of sentence-transformers with mean pooling and
-normalisation, such as all-MiniLM-L6-v2; --text_file has a sentence a line.
---sentences of them, drawn by chance, are embedded by every side, in a process
-of its own: bert_tf and sentence-transformers in float32 and in bfloat16, and
-ONNX Runtime in float32, with the model that torch.onnx makes of transformers'.
-The sides take turns of --turn sentences, which each sorts by length; while one
-answers, the others wait. Prints a table in Markdown with the medians over the
-turns; the vectors of all sides are compared on the way.
+normalisation, such as all-MiniLM-L6-v2; --text_file has one sentence per line.
+Every side embeds --sentences of them, drawn at random, in its own process:
+bert_tf and sentence-transformers in float32 and bfloat16, and ONNX Runtime in
+float32, with the model that torch.onnx exports from transformers. The sides
+take turns of --turn sentences, which each sorts by length; while one answers,
+the others wait. Prints a table in Markdown with the medians over the turns, and
+checks that the vectors of all sides agree.
 """
 
 import base64
@@ -39,7 +39,7 @@ _MODEL_DIR = flags.DEFINE_string(
 _TEXT_FILE = flags.DEFINE_string(
     "text_file",
     None,
-    "Text, a sentence a line; .gz, .xz and .bz2 too.",
+    "Text, one sentence per line; also .gz, .xz and .bz2.",
     required=True,
 )
 _PEER_PYTHON = flags.DEFINE_string(
@@ -48,7 +48,7 @@ _PEER_PYTHON = flags.DEFINE_string(
 _ONNXRUNTIME_PYTHON = flags.DEFINE_string(
     "onnxruntime_python",
     None,
-    "A Python with onnxruntime and tokenizers. Default: no such side.",
+    "A Python with onnxruntime and tokenizers. Default: skip this side.",
 )
 _EXPORT_PYTHON = flags.DEFINE_string(
     "export_python",
@@ -57,9 +57,9 @@ _EXPORT_PYTHON = flags.DEFINE_string(
     "Default: --peer_python.",
 )
 _SENTENCES = flags.DEFINE_integer("sentences", 10_000, "Sentences to embed.")
-_TURN = flags.DEFINE_integer("turn", 2_000, "Sentences of a turn.")
+_TURN = flags.DEFINE_integer("turn", 2_000, "Sentences per turn.")
 _REPETITIONS = flags.DEFINE_integer("repetitions", 3, "Rounds over all turns.")
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Sentences a step.")
+_BATCH_SIZE = flags.DEFINE_integer("batch_size", 32, "Sentences per step.")
 
 _OURS = "bert_tf"
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05}
@@ -78,7 +78,7 @@ def read_sentences():
 
 
 def start_sides(model_dir):
-    """Returns {(library, precision): its `Side`}."""
+    """Returns {(library, precision): `Side`}."""
     script = str(pathlib.Path(__file__).with_name("embed_strings.py"))
     peer = _PEER_PYTHON.value
     pythons = {
@@ -118,12 +118,12 @@ def ask(side, texts):
 
 
 def measure(sides, texts):
-    """Returns {side: sentences a second of each turn}."""
+    """Returns {side: sentences per second of each turn}."""
     turns = [
         texts[start : start + _TURN.value]
         for start in range(0, len(texts), _TURN.value)
     ]
-    for side in sides.values():  # Not counted: the first batches.
+    for side in sides.values():  # The first batches are not counted.
         ask(side, texts[: 8 * _BATCH_SIZE.value])
     rates = {key: [] for key in sides}
     for _ in range(_REPETITIONS.value):

@@ -1,10 +1,11 @@
-"""Writes a model as ONNX, for a side of benchmarks/{serving,embedding}.py.
+"""Exports a model to ONNX, for a side of benchmarks/{serving,embedding}.py.
 
     python export_onnx.py MODEL [{classifier,encoder}]
 
-MODEL is a model folder, which gets model.onnx: texts of any number and length.
-A classifier, the default, answers with logits, an encoder with its last hidden
-state. Runs in an environment with transformers, torch, onnx and onnxscript.
+MODEL is a model folder. model.onnx is written into it and takes any number of
+texts of any length. A classifier, the default, returns logits, an encoder its
+last hidden state. Needs an environment with transformers, torch, onnx and
+onnxscript.
 """
 
 import sys
@@ -12,8 +13,8 @@ import sys
 import torch
 import transformers
 
-# Of transformers' kinds of attention the one that ONNX Runtime makes the fewest
-# operations of.
+# The attention of transformers that ONNX Runtime turns into the fewest
+# operations.
 _ATTENTION = "eager"
 
 
@@ -33,8 +34,8 @@ def main():
     shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
     torch.onnx.export(
         model,
-        # Of sizes above 1, which else would stand in the graph, and tensors of
-        # their own, which else would be one input.
+        # Sizes above 1, as a 1 would become a constant of the graph. Separate
+        # tensors, as a shared one would become a single input.
         kwargs={name: torch.ones((2, 3), dtype=torch.long) for name in names},
         f=f"{path}/model.onnx",
         input_names=names,

@@ -1,18 +1,19 @@
-r"""Small models of three families, pre-trained from text by their recipes.
+r"""Pre-trains small models of three families from text by their recipes.
 
     python benchmarks/families.py --input_file=wikipedia.txt.xz --minutes=20 \
         --glue_dir=glue --output_dir=families
 
 BERT (WordPiece, next sentence), RoBERTa (byte-level BPE, full sentences, new
-masks in each epoch) and ALBERT (unigram, sentence order, n-grams), each of 4
-layers of 256 with a vocabulary of its own from the same text, for the same time
-on this machine, then tuned to SST-2. The text holds a sentence a line and a
-blank line between documents; every hundredth document is held out.
+masks in each epoch) and ALBERT (unigram, sentence order, n-grams) each have 4
+layers of 256 and their own vocabulary from the same text. Each is trained for
+the same time on this machine, then tuned to SST-2. The text has one sentence
+per line and a blank line between documents; every hundredth document is held
+out.
 
-How many steps the minutes hold is measured first, for all families: only that
-must be alone on the machine. The minutes of the page are steps times the
-seconds of a step measured then. Draws the losses into curves.png and prints a
-page for results/. Run again after a stop, it resumes.
+First measures for all families how many steps fit into the minutes; only this
+part must run alone on the machine. The minutes on the page are the steps times
+the seconds per step measured then. Draws the losses into curves.png and prints
+a page for results/. Rerun it to resume after a stop.
 """
 
 import dataclasses
@@ -33,16 +34,16 @@ _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Text files: globs, comma-separated.", required=True
 )
 _GLUE_DIR = flags.DEFINE_string(
-    "glue_dir", None, "Folder with the folder SST-2.", required=True
+    "glue_dir", None, "Folder that has the folder SST-2.", required=True
 )
 _OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder of all that is made.", required=True
+    "output_dir", None, "Folder for all outputs.", required=True
 )
 _MINUTES = flags.DEFINE_float(
-    "minutes", 20.0, "Of training, for each.", lower_bound=0.1
+    "minutes", 20.0, "Training time of each family.", lower_bound=0.1
 )
 _FAMILIES = flags.DEFINE_list(
-    "families", ["bert", "roberta", "albert"], "Which."
+    "families", ["bert", "roberta", "albert"], "Families to train."
 )
 _MIXED_PRECISION = recipe.define_mixed_precision()
 
@@ -95,7 +96,7 @@ _RECIPES = {
 
 
 def learn(folder, text, kind):
-    """Returns the vocabulary, a file or a folder; learned once."""
+    """Returns the vocabulary, a file or folder; learns it if it is missing."""
     name = "vocab.txt" if kind == "wordpiece" else "tokenizer"
     path = folder / name
     if not path.exists():
@@ -146,13 +147,13 @@ def pretrain(folder, records, vocabulary, config, num_steps, **more):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a family is trained with, and for how long.
+    """The data, configuration and length of a family's training.
 
     Args:
         records, held_out: TFRecords to train and to evaluate on.
-        vocabulary: Its file or folder.
-        config: Its config.json.
-        num_steps: So many fill the minutes.
+        vocabulary: The file or folder of the vocabulary.
+        config: The path of config.json.
+        num_steps: Steps that fit into the minutes.
         step_seconds: Seconds of one step, alone on the machine.
     """
 
@@ -173,7 +174,7 @@ def make_plan(family, folder, train, held_out):
     config.write_text(json.dumps(values, indent=2) + "\n")
     vocabulary = learn(folder, train, kind)
     records = make_records(folder, train, vocabulary, arguments)
-    # The masks of what is held out are the same at every evaluation.
+    # Held-out masks are the same in every evaluation.
     static = arguments | {"masking": "static", "dupe_factor": 1}
     eval_records = make_records(folder, held_out, vocabulary, static)
     measured = folder / "steps.json"
@@ -181,7 +182,7 @@ def make_plan(family, folder, train, held_out):
         probe = pretrain(
             folder / "probe", records, vocabulary, config, _NUM_PROBE_STEPS
         )
-        # The first of them waited for the graph.
+        # The first also includes tracing; the minimum leaves it out.
         seconds = min(probe["step_seconds"].values())
         num_steps = int(60 * _MINUTES.value / seconds) // 100 * 100
         values = {"num_steps": max(100, num_steps), "step_seconds": seconds}
@@ -196,7 +197,7 @@ def make_plan(family, folder, train, held_out):
 
 
 def train_family(folder, plan):
-    """Returns (summaries, score of SST-2) of a family."""
+    """Trains and tunes a family; returns (summaries, score on SST-2)."""
     summaries = pretrain(
         folder / "pretrained",
         plan.records,
@@ -204,7 +205,7 @@ def train_family(folder, plan):
         plan.config,
         plan.num_steps,
         do_eval=True,
-        # It evaluates where it saves.
+        # With this flag, an evaluation follows each save.
         keep_best=True,
         eval_input_file=plan.held_out,
         eval_batch_size=_BATCH_SIZE,
@@ -229,7 +230,7 @@ def train_family(folder, plan):
 
 
 def draw(plans, found, path):
-    """Draws the losses of held-out documents by minutes of training."""
+    """Draws the losses on held-out documents over minutes of training."""
     drawing = figure.Figure(figsize=(7, 3.5), layout="constrained")
     axes = drawing.subplots()
     for family, (summaries, _) in found.items():
@@ -261,9 +262,7 @@ def main(_):
         family: make_plan(family, folder / family, train, held_out)
         for family in _FAMILIES.value
     }
-    print(
-        "\nMeasured: from here on, other work on the machine changes nothing."
-    )
+    print("\nMeasured. From here on, other work on the machine does no harm.")
     found = {
         family: train_family(folder / family, plan)
         for family, plan in plans.items()

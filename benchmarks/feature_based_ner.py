@@ -1,13 +1,14 @@
-r"""Named entities from BERT's features alone: its weights stay as they are.
+r"""Tags named entities from BERT's features, with BERT's weights frozen.
 
     python benchmarks/feature_based_ner.py --data_dir=wnut17 \
         --init_checkpoint=uncased_L-12_H-768_A-12
 
 The feature-based approach of Devlin et al. 2018, section 5.3: the last four
-layers of each word's first piece, concatenated, go through a BiLSTM of two
-layers to a tag. A worked example of bert_tf.extract_features, which makes the
-features: once, where fine-tuning runs the encoder in every epoch. The model of
-the best epoch on dev is scored on test, by the entity, as conlleval does.
+layers of each word's first piece are concatenated, and a BiLSTM of two layers
+maps them to a tag. This is a worked example of bert_tf.extract_features, which
+makes the features only once; fine-tuning would run the encoder in every epoch.
+The model of the best epoch on dev is scored on test by entity, as conlleval
+does.
 """
 
 import subprocess
@@ -30,30 +31,36 @@ from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import files as tagging_files
 
 _DATA_DIR = flags.DEFINE_string(
-    "data_dir", None, "Column files of words and tags: train, dev and test."
+    "data_dir",
+    None,
+    "Folder of column files of words and tags: train, dev and test.",
 )
 _INIT_CHECKPOINT = flags.DEFINE_string(
-    "init_checkpoint", None, "The model folder, or a release of Google's."
+    "init_checkpoint", None, "A model folder, or one of Google's releases."
 )
 _LSTM_UNITS = flags.DEFINE_integer(
     "lstm_units",
     768,
-    "Size of each direction of each layer; the paper's: 768.",
+    "Size of each direction of each layer; 768 in the paper.",
     lower_bound=1,
 )
 _NUM_EPOCHS = flags.DEFINE_integer(
     "num_epochs", 10, "Passes over train.", lower_bound=1
 )
 _BATCH_SIZE = flags.DEFINE_integer(
-    "batch_size", 32, "Sentences a step.", lower_bound=1
+    "batch_size", 32, "Sentences per step.", lower_bound=1
 )
 _LEARNING_RATE = flags.DEFINE_float(
-    "learning_rate", 1e-3, "Adam's.", lower_bound=0.0
+    "learning_rate", 1e-3, "Adam's learning rate.", lower_bound=0.0
 )
 _DROPOUT = flags.DEFINE_float(
-    "dropout", 0.5, "Before each layer.", lower_bound=0.0, upper_bound=0.99
+    "dropout",
+    0.5,
+    "Dropout rate before each layer.",
+    lower_bound=0.0,
+    upper_bound=0.99,
 )
-_SEED = flags.DEFINE_integer("seed", 0, "Of weights, order and dropout.")
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of weights, order and dropout.")
 
 _MAX_SEQ_LENGTH = 128
 _SPLITS = (TRAIN, DEV, TEST)
@@ -113,7 +120,7 @@ def main(_):
 
 
 def extract(examples):
-    """Returns the features of the words: of each sentence float16 [W, 4 D]."""
+    """Returns the words' features, float16 [W, 4 D] for each sentence."""
     start = starting_point.find(_INIT_CHECKPOINT.value)
     sentences = examples.by_sentence(examples.words)
     with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +142,7 @@ def extract(examples):
         )
         with np.load(f"{folder}/features.npz") as arrays:
             vectors, splits = arrays["vectors"], arrays["row_splits"]
-    # Words are split one by one: their pieces are those of the sentence.
+    # Tokenizing word by word gives the same pieces as the whole sentence.
     tokenizer = start.preprocessor(_MAX_SEQ_LENGTH).tokenizer
     pieces = tokenizer.tokenize(tf.constant(examples.words))
     num_pieces = examples.by_sentence(
@@ -148,11 +155,11 @@ def extract(examples):
 
 
 def first_pieces(vectors, num_pieces):
-    """Returns each word's first vector, zeros where it has none.
+    """Returns each word's first vector, or zeros if it has none.
 
     Args:
         vectors: float [T, D] of [CLS], the pieces and [SEP].
-        num_pieces: int [W]; those at the end may have been cut off.
+        num_pieces: int [W], the pieces of each word; the end may be cut off.
     """
     assert len(vectors) == min(num_pieces.sum() + 2, _MAX_SEQ_LENGTH)
     places = 1 + np.cumsum(num_pieces) - num_pieces
@@ -162,7 +169,7 @@ def first_pieces(vectors, num_pieces):
 
 
 def build(num_labels):
-    """Returns the BiLSTM: float [B, W, 4 D] to logits [B, W, num_labels]."""
+    """Returns the BiLSTM, float [B, W, 4 D] to logits [B, W, num_labels]."""
 
     def bilstm():
         return keras.layers.Bidirectional(
@@ -171,7 +178,7 @@ def build(num_labels):
 
     return keras.Sequential(
         [
-            # The backward direction must not begin in the padding.
+            # Keeps the backward direction from starting in the padding.
             keras.layers.Masking(),
             keras.layers.Dropout(_DROPOUT.value),
             bilstm(),
@@ -184,9 +191,9 @@ def build(num_labels):
 
 
 def batches(features, examples, labels, is_training=False):
-    """Returns a `tf.data.Dataset` of (vectors, tag ids, weights) padded."""
+    """Returns a `tf.data.Dataset` of padded (vectors, tag ids, weights)."""
     ids = {label: index for index, label in enumerate(labels)}
-    # Tags that train does not have cannot be predicted: any number will do.
+    # Tags that train lacks cannot be predicted, so any id will do.
     tag_ids = examples.by_sentence([ids.get(tag, 0) for tag in examples.tags])
 
     def generate():

@@ -1,15 +1,15 @@
-"""Tunes a model with transformers and PyTorch: a side of finetuning.py.
+"""Fine-tunes a model with transformers and PyTorch: a side of finetuning.py.
 
     python finetune_transformers.py --task=MRPC --train_file=MRPC/train.tsv \
         --dev_file=MRPC/dev.tsv --model=minilm --seed=0 --output_file=out.json
 
-Runs in an environment of its own, with transformers and torch. The
-hyper-parameters are those of bert_tf's programs with --bias_correction and
---nolearning_rate_drop: AdamW (epsilon 1e-6, decay 0.01 but for biases and
-layer normalisation), clipping at 1, linear warmup and decay, batches padded to
-their longest. With --compile the model is trained under `torch.compile`, with
-shapes that vary. Writes one JSON object: the predictions for the dev set, and
-the seconds of training.
+Runs in a separate environment with transformers and torch. The hyper-parameters
+are those of bert_tf's programs with --bias_correction and
+--nolearning_rate_drop: AdamW (epsilon 1e-6, decay 0.01 except for biases and
+layer normalisation), clipping at 1, linear warmup and decay, and batches padded
+to their longest example. With --compile the model is trained under
+`torch.compile` with dynamic shapes. Writes one JSON object: the predictions for
+the dev set, and the seconds of training.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import time
 import torch
 import transformers
 
-# {task: (header?, columns of the texts, column of the label)}
+# {task: (whether there is a header, text columns, label column)}
 GLUE = {
     "CoLA": (False, (3,), 1),
     "MRPC": (True, (3, 4), 0),
@@ -34,7 +34,7 @@ DOC_STRIDE = 128
 
 
 class Glue:
-    """One or two texts and a label a row."""
+    """Rows of one or two texts and a label."""
 
     def __init__(self, options, tokenizer):
         self.tokenizer, self.max_length = tokenizer, options.max_length
@@ -148,13 +148,13 @@ class Tagging:
 
 
 class Squad:
-    """Windows of SQuAD 1.1, each DOC_STRIDE pieces after the one before."""
+    """Windows of SQuAD 1.1, each DOC_STRIDE pieces after the previous one."""
 
     def __init__(self, options, tokenizer):
         self.tokenizer, self.max_length = tokenizer, options.max_length
         questions = self._read(options.train_file)
-        # Of an epoch, as google-research/bert has it: as many windows as there
-        # are questions.
+        # As in google-research/bert, an epoch has as many windows as there are
+        # questions.
         self.epoch_size = len(questions)
         self.train = self._windows(questions)
         self.dev_questions = self._read(options.dev_file)
@@ -184,8 +184,8 @@ class Squad:
         _, text, context, answer_start, answer = question
         text = text.strip()
         pieces = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        # [CLS] and two [SEP]. The tokenizer's `stride` is what two windows
-        # share, not from where to where they are apart.
+        # Leave room for [CLS] and two [SEP]. The tokenizer's `stride` is the
+        # overlap of two windows, not the distance between their starts.
         room = self.max_length - 3 - len(pieces)
         encoded = self.tokenizer(
             text,
@@ -275,7 +275,7 @@ class Squad:
 def make_optimizer(model, learning_rate):
     plain, decayed = [], []
     for name, parameter in model.named_parameters():
-        # ALBERT and DistilBERT have some in lower case.
+        # ALBERT and DistilBERT have such names in lower case.
         is_plain = any(
             part in name for part in ("bias", "LayerNorm", "layer_norm")
         )
@@ -291,7 +291,7 @@ def make_optimizer(model, learning_rate):
 
 
 def train(task, options):
-    """Returns the number of steps, and their seconds."""
+    """Trains; returns the number of steps and their seconds."""
     optimizer = make_optimizer(task.model, options.learning_rate)
     size = options.batch_size
     epoch_size = getattr(task, "epoch_size", len(task.train))

@@ -1,19 +1,19 @@
-r"""Tunes to tasks beside transformers: dev scores and speed.
+r"""Compares fine-tuning with transformers': dev scores and speed.
 
     python benchmarks/finetuning.py --init_checkpoint=minilm --data_dir=data \
         --tasks=MRPC,CoLA --seeds=0,1,2 --peer_python=/env/peers/bin/python \
         --output_dir=finetuning_benchmark
 
-For every task and seed, a program of bert_tf, with --bias_correction and
---nolearning_rate_drop, and finetune_transformers.py are run one after the
-other on the same rows with the same hyper-parameters, each alone on the
-machine. --data_dir has glue/<task>/, ner/wnut17/ and squad/. Predictions of
-both sides are scored by the same code. What is finished is in --output_dir and
-is not run again; other settings want another folder. Prints a table in
-Markdown: the mean of the dev scores over the seeds, and the median of the
-training examples (rows, sentences, windows) a second, tracing and compiling
-included. With --peers=transformers,transformers_compiled transformers is run
-twice: eagerly, and under `torch.compile`.
+For every task and seed, runs a program of bert_tf, with --bias_correction and
+--nolearning_rate_drop, and then finetune_transformers.py. Both use the same
+rows and hyper-parameters, and each runs alone on the machine. --data_dir has
+glue/<task>/, ner/wnut17/ and squad/. The same code scores the predictions of
+both sides. Finished runs are kept in --output_dir and not repeated; other
+settings need another folder. Prints a table in Markdown: the mean dev scores
+over the seeds, and the median training examples (rows, sentences, windows) per
+second, including tracing and compiling. With
+--peers=transformers,transformers_compiled, transformers runs twice: eagerly,
+and under `torch.compile`.
 """
 
 import json
@@ -41,7 +41,7 @@ _INIT_CHECKPOINT = flags.DEFINE_string(
     "init_checkpoint", None, "A model folder.", required=True
 )
 _DATA_DIR = flags.DEFINE_string(
-    "data_dir", None, "Folder of all sets.", required=True
+    "data_dir", None, "Folder of all data sets.", required=True
 )
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Folder of the runs.", required=True
@@ -52,7 +52,7 @@ _PEER_PYTHON = flags.DEFINE_string(
     "A Python with transformers and torch.",
     required=True,
 )
-# Of GLUE's tasks, the scores.
+# {GLUE task: names of its scores}
 _GLUE_SCORES = {
     "MRPC": ("accuracy", "f1"),
     "CoLA": ("matthews_correlation",),
@@ -60,21 +60,28 @@ _GLUE_SCORES = {
 }
 _TASK_NAMES = (*_GLUE_SCORES, "WNUT17", "SQuAD")
 _TASKS = flags.DEFINE_list(
-    "tasks", ["MRPC", "CoLA"], f"Of {', '.join(_TASK_NAMES)}."
+    "tasks", ["MRPC", "CoLA"], f"Tasks, from {', '.join(_TASK_NAMES)}."
 )
 _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds of the runs.")
-_NUM_TRAIN_EPOCHS = flags.DEFINE_float("num_train_epochs", 3, "Of all runs.")
-_LEARNING_RATE = flags.DEFINE_float("learning_rate", 5e-5, "Of all runs.")
+_NUM_TRAIN_EPOCHS = flags.DEFINE_float(
+    "num_train_epochs", 3, "Epochs of each run."
+)
+_LEARNING_RATE = flags.DEFINE_float(
+    "learning_rate", 5e-5, "Peak rate of each run."
+)
 _MIXED_PRECISION = flags.DEFINE_enum(
-    "mixed_precision", "float32", ["float32", "bfloat16"], "Of both sides."
+    "mixed_precision",
+    "float32",
+    ["float32", "bfloat16"],
+    "Precision of both sides.",
 )
 _PEERS = flags.DEFINE_list(
     "peers",
     ["transformers"],
-    "Of transformers and transformers_compiled, which is under torch.compile.",
+    "transformers, or transformers_compiled, which uses torch.compile.",
 )
 _OPTIONS = flags.DEFINE_list(
-    "options", [], "Further flags of bert_tf's programs."
+    "options", [], "More flags for bert_tf's programs."
 )
 
 _BATCH_SIZE = 32
@@ -219,10 +226,10 @@ def run_bert_tf(name, seed, path):
             f"--learning_rate={_LEARNING_RATE.value}",
             f"--mixed_precision={_MIXED_PRECISION.value}",
             f"--random_seed={seed}",
-            # One line of the log an epoch, with its mean speed.
+            # One log line per epoch, with the mean speed.
             "--iterations_per_loop=1000000",
             "--save_checkpoints_steps=1000000",
-            # As transformers has both.
+            # As in transformers.
             *("--bias_correction", "--nolearning_rate_drop"),
             *("--do_train", "--do_eval"),
             *(f"--{option}" for option in _OPTIONS.value),
@@ -284,7 +291,7 @@ _RUN_PEERS = {
 
 
 def settings():
-    """Returns what results are a function of, beside task, seed and side."""
+    """Returns what results depend on besides task, seed and side."""
     return {
         flag.name: flag.value
         for flag in (
@@ -299,14 +306,15 @@ def settings():
 
 
 def read_results(path):
-    """Returns the results of a finished run; they must be of these settings."""
+    """Returns the results of a finished run, which must have these settings."""
     stored = json.loads(path.read_text("utf-8"))
     for name, value in settings().items():
-        # A file of before had none.
+        # Older files have no settings.
         known = stored.get("settings", {}).get(name)
         if known != value:
             raise ValueError(
-                f"{path} is of --{name}={known}. Received: --{name}={value}."
+                f"{path} was made with --{name}={known}. "
+                f"Received: --{name}={value}."
             )
     return stored["results"]
 
@@ -315,14 +323,14 @@ def main(_):
     for name in _TASKS.value:
         if name not in _TASK_NAMES:
             raise ValueError(
-                f"--tasks must be of {', '.join(_TASK_NAMES)}. "
+                f"--tasks must be from {', '.join(_TASK_NAMES)}. "
                 f"Received: --tasks={','.join(_TASKS.value)}."
             )
     sides = {"bert_tf": run_bert_tf}
     for peer in _PEERS.value:
         if peer not in _RUN_PEERS:
             raise ValueError(
-                f"--peers must be of {', '.join(_RUN_PEERS)}. "
+                f"--peers must be from {', '.join(_RUN_PEERS)}. "
                 f"Received: --peers={','.join(_PEERS.value)}."
             )
         sides[peer] = _RUN_PEERS[peer]
@@ -351,7 +359,7 @@ def main(_):
         }
         speed = statistics.median(run["examples_per_second"] for run in runs)
         del means["examples_per_second"]
-        # SQuAD's are percent as they are.
+        # SQuAD's scores are already in percent.
         cells = [
             f"{name} {mean * (1 if task == 'SQuAD' else 100):.1f}"
             for name, mean in means.items()

@@ -1,16 +1,16 @@
-r"""Times a training step where freed memory is kept, and where it is not.
+r"""Times a training step with freed memory kept and not kept.
 
     python benchmarks/freed_memory.py --size=mini --batch_size=32
 
-Three processes make the step of `run_pretraining` on full rows of random
-tokens, in turns, round after round: one with the C library's allocator as it
-is, one with its settings of `allocator.VARIABLES`, one with all of these, as
-training programs have them. Prints a page for results/: medians over the rounds
-of rows a second and of processor seconds a row, and the ratio of each round's;
-and the most memory that a process took.
+Three processes run the step of `run_pretraining` on full rows of random tokens,
+in turns, round after round: one with the C library's default allocator, one
+with the C library's settings in `allocator.VARIABLES`, and one with all of
+`allocator.VARIABLES`, as in training programs. Prints a page for results/:
+medians over the rounds of rows per second and of processor seconds per row, the
+medians of their ratios within a round, and the peak memory of each process.
 
 With TF_ENABLE_ONEDNN_OPTS=1 in the environment, or on a CPU where that is the
-default, TensorFlow has an allocator of its own, and they are more alike.
+default, TensorFlow uses its own allocator, and the three differ less.
 """
 
 import statistics
@@ -26,14 +26,21 @@ from bert_tf.config import BertConfig
 
 _SIZE = flags.DEFINE_string("size", "mini", "A name of BertConfig.named.")
 _BATCH_SIZE = flags.DEFINE_integer(
-    "batch_size", 32, "Rows a step.", lower_bound=1
+    "batch_size", 32, "Rows per step.", lower_bound=1
 )
-_MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "Of the rows.")
+_MAX_SEQ_LENGTH = flags.DEFINE_integer(
+    "max_seq_length", 128, "Length of the rows."
+)
 _PRECISION = flags.DEFINE_multi_enum(
-    "precision", ["float32"], ["float32", "bfloat16"], "Of the layers."
+    "precision",
+    ["float32"],
+    ["float32", "bfloat16"],
+    "Precision of the layers.",
 )
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Of turns.", lower_bound=1)
-_SECONDS = flags.DEFINE_float("seconds", 10.0, "Of one measurement, about.")
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Rounds of turns.", lower_bound=1)
+_SECONDS = flags.DEFINE_float(
+    "seconds", 10.0, "Approximate time of each measurement."
+)
 
 _SIDES = {
     "as glibc has it": {},
@@ -90,7 +97,7 @@ def main(_):
 
 
 def ratio(setting, first, name):
-    """Returns the median of the rounds' ratios of an answer."""
+    """Returns the median over the rounds of the ratio to the first setting."""
     pairs = zip(setting.answers, first.answers)
     ratios = [ours[name] / its[name] for ours, its in pairs]
     return f"{statistics.median(ratios):.2f}"

@@ -1,24 +1,25 @@
-r"""Times training steps of pre-training on a GPU, beside transformers'.
+r"""Times pre-training steps on a GPU, compared with transformers'.
 
     python benchmarks/gpu.py --peak_tflops=float32=494,bfloat16=989
 
-Every setting is a process that has the GPU for itself: bert_tf's step on full
+Every setting is a process that has the GPU to itself: bert_tf's step on full
 rows of random tokens, and on rows of several sequences, plain and compiled with
-XLA; and transformers' step, eager and under torch.compile, where this
-environment, or that of --peer_python, has PyTorch and transformers. Batches
-have equally many tokens at all lengths. Without a GPU it says so, and exits
-with 1; with --allow_cpu it runs on the CPU, to be tried with --sizes=tiny.
+XLA; and transformers' step, eager and under torch.compile, if this environment,
+or that of --peer_python, has PyTorch and transformers. Batches have the same
+number of tokens at all lengths. Without a GPU the program says so and exits
+with code 1; with --allow_cpu it runs on the CPU, which you can try with
+--sizes=tiny.
 
-Prints a table in Markdown, of medians over the rounds:
+Prints a table in Markdown, with medians over the rounds:
 
-- rows and tokens a second;
-- the step's matrix products in TFLOP/s, counted for every place of every block,
-  what share that is of the rate of one product of 8192^3, and of the GPU's peak
-  in --peak_tflops, which is the model FLOPs utilisation (arXiv 2204.02311,
-  appendix B);
-- rows a second beside transformers' best of the same size;
-- the most memory of the GPU that was in use. PyTorch does not count its
-  libraries' own.
+- rows and tokens per second;
+- the step's matrix products in TFLOP/s, counted for every position in every
+  block; their share of the rate of one product of 8192^3; and their share of
+  the GPU's peak in --peak_tflops, which is the model FLOPs utilisation (arXiv
+  2204.02311, appendix B);
+- rows per second relative to transformers' best of the same size;
+- the GPU's peak memory in use. PyTorch does not count the memory of its
+  libraries.
 """
 
 import importlib.util
@@ -40,43 +41,45 @@ from bert_tf.training import health
 _SIZES = flags.DEFINE_list(
     "sizes", ["base", "large"], "Names of BertConfig.named."
 )
-_LENGTHS = flags.DEFINE_list("lengths", ["128", "512"], "Tokens of a row.")
+_LENGTHS = flags.DEFINE_list("lengths", ["128", "512"], "Tokens per row.")
 _TOKENS = flags.DEFINE_integer(
-    "tokens", 8192, "Tokens a step, of all its rows.", lower_bound=1
+    "tokens", 8192, "Tokens per step, in all its rows.", lower_bound=1
 )
 _PRECISION = flags.DEFINE_list(
-    "precision", ["float32", "bfloat16"], "Of float32 and bfloat16."
+    "precision", ["float32", "bfloat16"], "float32, bfloat16 or both."
 )
 _TF32 = flags.DEFINE_bool(
     "tf32", True, "Whether float32 matrices are multiplied in TF32."
 )
 _JIT_COMPILE = flags.DEFINE_bool(
-    "jit_compile", True, "Whether the steps compiled with XLA are timed, too."
+    "jit_compile", True, "Whether to time steps compiled with XLA too."
 )
 _PEER_PYTHON = flags.DEFINE_string(
     "peer_python",
     None,
     "The Python of an environment with PyTorch and transformers. Default: this "
-    "one's, if it has them.",
+    "Python, if it has them.",
 )
 _PEAK_TFLOPS = flags.DEFINE_list(
     "peak_tflops",
     [],
-    "precision=number: what the GPU can do at most, in 10**12 operations a "
-    "second, of its documentation, of dense matrices.",
+    "precision=number: the GPU's peak for dense matrices by its documentation, "
+    "in 10**12 operations per second.",
 )
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Measurements.", lower_bound=1)
-_SECONDS = flags.DEFINE_float("seconds", 5.0, "Of one measurement, about.")
+_SECONDS = flags.DEFINE_float(
+    "seconds", 5.0, "Approximate time of each measurement."
+)
 _ALLOW_CPU = flags.DEFINE_bool(
-    "allow_cpu", False, "Without a GPU, run on the CPU."
+    "allow_cpu", False, "Run on the CPU if there is no GPU."
 )
 _PRODUCT = flags.DEFINE_string(
     "product",
     None,
-    "precision,size: print the rate of a product of matrices so large, alone.",
+    "precision,size: only print the rate of one matrix product of this size.",
 )
 
-# Of a row of 128 tokens, as in the paper's records; 77 of 512.
+# As in the paper's records: 77 predictions in a row of 512 tokens.
 _PREDICTIONS_PER_TOKEN = 0.15
 _TOKENS_PER_SEQUENCE = 64
 _NUM_PRODUCTS = 20
@@ -94,12 +97,12 @@ def find_gpu(allows_cpu):
         return details.get("device_name", "GPU")
     if allows_cpu:
         return None
-    # Of a string the exit status is 1.
+    # With a string, the exit status is 1.
     sys.exit("benchmarks/gpu.py: TensorFlow finds no GPU on this machine.")
 
 
 def make_jobs(size, length, precision, *, tokens, jit_compile, has_peer):
-    """Returns {name: job} of the settings of one size, length and precision."""
+    """Returns {name: job} for settings of one size, length and precision."""
     job = {
         "library": "bert_tf",
         "precision": precision,
@@ -126,14 +129,14 @@ def make_jobs(size, length, precision, *, tokens, jit_compile, has_peer):
 
 
 def table_lines(jobs, answers, product_flops, peak_flops):
-    """Returns the table's lines of the settings of one size and length.
+    """Returns the table's lines for the settings of one size and length.
 
     Args:
-        jobs: Of `make_jobs`.
-        answers: {name: what its process answered, round by round}; none of a
+        jobs: From `make_jobs`.
+        answers: {name: the answers of its process, round by round}; empty for a
             setting that did not run.
-        product_flops: Operations a second of one large product.
-        peak_flops: Those of the GPU at most, or None.
+        product_flops: Operations per second of one large product.
+        peak_flops: The GPU's peak in operations per second, or None.
     """
     rates = {
         name: statistics.median(each["rows_per_second"] for each in told)
@@ -169,7 +172,7 @@ def table_lines(jobs, answers, product_flops, peak_flops):
 
 
 def print_product(precision, size):
-    """Prints the operations a second of a product of two matrices."""
+    """Prints the operations per second of a product of two matrices."""
     tf.config.experimental.enable_tensor_float_32_execution(_TF32.value)
     a = tf.ones((size, size), precision)
     tf.matmul(a, a)
@@ -183,7 +186,7 @@ def print_product(precision, size):
 
 
 def measure_product(precision, size):
-    """Returns what `print_product` prints, in a process of its own."""
+    """Returns what `print_product` prints when it runs in a new process."""
     process = subprocess.run(
         [
             sys.executable,
@@ -200,13 +203,13 @@ def measure_product(precision, size):
 
 
 def measure(name, python, job):
-    """Returns a setting's answers, none if it does not run."""
+    """Returns a setting's answers, or none if it does not run."""
     try:
         setting = Setting(name, python, job)
         for _ in range(_ROUNDS.value):
             setting.measure(_SECONDS.value)
     except RuntimeError as error:
-        # Most often the GPU has too little memory for it.
+        # Usually the GPU has too little memory.
         print(error, file=sys.stderr)
         return []
     setting.stop()
@@ -214,7 +217,7 @@ def measure(name, python, job):
 
 
 def peaks(values):
-    """Returns {precision: operations a second} of --peak_tflops."""
+    """Returns {precision: operations per second} from --peak_tflops."""
     found = {}
     for told in values:
         precision, _, number = told.partition("=")

@@ -1,7 +1,7 @@
-"""The head of a benchmark's page: where, with what and how it was measured.
+"""Prints the head of a benchmark's page: where and how it was measured.
 
-Imported by the benchmarks' programs, which print it before their tables: what
-they print is a page for benchmarks/results/ as it stands.
+The benchmarks' programs import this and print it before their tables. Their
+whole output is a page for benchmarks/results/.
 """
 
 import datetime
@@ -15,14 +15,14 @@ import sys
 from bert_tf.cores import num_cores
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
-# {flag of /proc/cpuinfo: what it is called}, the widest first.
+# {flag of /proc/cpuinfo: its name}, the widest first.
 _VECTORS = {
     "amx_tile": "AMX",
     "avx512_bf16": "AVX-512 with bfloat16",
     "avx512f": "AVX-512",
     "avx2": "AVX2",
 }
-# Run in an environment: prints those of its libraries that are measured.
+# Run in an environment, this prints the versions of the measured libraries.
 _VERSIONS = """
 from importlib import metadata
 found = {each.name.lower(): each.version for each in metadata.distributions()}
@@ -37,8 +37,8 @@ def show(**pythons):
     """Prints the head, in Markdown.
 
     Args:
-        **pythons: {side: the Python of its environment}; this one is shown
-            anyway.
+        **pythons: {side: the Python of its environment}. The running Python is
+            always shown.
     """
     lines = {
         "Date": datetime.date.today().isoformat(),
@@ -57,7 +57,7 @@ def show(**pythons):
 
 
 def _processor():
-    """Returns its name and widest vectors: one name stands for several."""
+    """Returns its name and widest vectors, as one name covers many models."""
     path = pathlib.Path("/proc/cpuinfo")
     if not path.exists():  # E.g. on macOS.
         return platform.machine()
@@ -72,15 +72,15 @@ def _processor():
 
 
 def commit(folder):
-    """Returns the commit of a checkout, and whether it has changes."""
+    """Returns the commit of a checkout, and says if it has changes."""
     found = _output(["git", "rev-parse", "--short", "HEAD"], folder)
     is_changed = _output(["git", "status", "--porcelain"], folder)
-    # Both are unknown where there is no repository.
+    # Both are "unknown" if there is no repository.
     return f"{found}, with changes" if is_changed not in ("", found) else found
 
 
 def _output(command, folder=None):
-    """Returns what a command prints; "unknown" where it fails or is not."""
+    """Returns a command's output, or "unknown" if it fails or is missing."""
     try:
         process = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, check=True

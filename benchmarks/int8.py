@@ -1,19 +1,19 @@
-r"""Measures products and models of 8 bits beside float32 and bfloat16.
+r"""Compares 8-bit products and models with float32 and bfloat16.
 
     python benchmarks/int8.py --init_checkpoint=minilm
 
-TensorFlow's CPU kernels of int8 products are oneDNN's: unsigned activations,
-signed weights, one scale for each. What makes 8 bits of activations is part of
-the time: "int8" does it with the range of the batch at hand, "int8, fixed
-range" with one that is known before, which is the fewest operations there can
-be. "int8 weights" makes float32 of the weights at every call.
+TensorFlow's CPU kernels for int8 products are oneDNN's: unsigned activations,
+signed weights, one scale for each. The time includes quantizing the
+activations: "int8" uses the range of the current batch, "int8, fixed range" one
+that is known in advance, which takes the fewest possible operations. "int8
+weights" converts the weights to float32 at every call.
 
-The first table is of one product with its bias, with weights that are
-constants, in the sizes of a string and of 32. The second, with
---init_checkpoint, a model folder, is of strings to embeddings, by sessions of
-exports with constants as weights: there the ranges are those of 64 of the very
-texts, as favourable as can be. In turns, in two threads; "ratio" is the median
-of the quotients with float32's time in the same turn. Prints Markdown.
+The first table times one product with its bias and constant weights, in the
+sizes of one string and of 32. The second, with --init_checkpoint, a model
+folder, times strings to embeddings, in sessions of exports whose weights are
+constants. There the ranges come from 64 of the timed texts, which is the most
+favourable case. The sides take turns, in two threads; "ratio" is the median of
+the ratios to float32's time in the same turn. Prints Markdown.
 """
 
 import contextlib
@@ -42,21 +42,23 @@ from bert_tf.text import packing
 
 v1 = tf.compat.v1
 _INIT_CHECKPOINT = flags.DEFINE_string(
-    "init_checkpoint", None, "A model folder; none for the products alone."
+    "init_checkpoint",
+    None,
+    "A model folder. Default: measure only the products.",
 )
-_THREADS = flags.DEFINE_integer("threads", 2, "Threads of a session.")
+_THREADS = flags.DEFINE_integer("threads", 2, "Threads per session.")
 _PRODUCTS_TOO = flags.DEFINE_bool(
-    "products", True, "Whether products are measured, and not a model alone."
+    "products", True, "Whether to measure products too, not only a model."
 )
 _TURNS = flags.DEFINE_integer("turns", 20, "How often each side is timed.")
 
-# Rows, inputs and outputs of MiniLM's products: of a string, of 32.
+# Rows, inputs and outputs of MiniLM's products, for one string and for 32.
 _SHAPES = [
     (rows, *sizes)
     for rows in (24, 32 * 25)
     for sizes in ((384, 384), (384, 1536), (1536, 384))
 ]
-# In a graph; a call of one product would be all overhead.
+# Products per graph: a call of a single one would be all overhead.
 _NUM_PRODUCTS = 12
 _WORDS = ("the", "a", "film", "was", "really", "good", "bad", "and", "story")
 
@@ -83,7 +85,7 @@ def in_int8_of_range(x, kernel, bias, low=-6.0, high=6.0):
 
 def with_int8_weights(x, kernel, bias):
     scales = np.abs(kernel).max(axis=0) / 127
-    # Fed: of a constant TensorFlow would make float32 once and for all.
+    # Fed, as TensorFlow would convert a constant to float32 once and for all.
     weights = v1.placeholder_with_default(
         tf.constant(np.round(kernel / scales).astype("int8")), kernel.shape
     )
@@ -92,11 +94,11 @@ def with_int8_weights(x, kernel, bias):
 
 
 def _in_int8(x, kernel, bias, low, high):
-    """Returns the product of activations and weights of 8 bits."""
+    """Returns the product of 8-bit activations and weights."""
     largest = np.abs(kernel).max()
     weights = np.round(kernel / largest * 127).astype("int8")
-    # Beside the smallest activation none is negative, which the kernel needs.
-    # Its own mode for that, MIN_FIRST, gives wrong numbers in 2.21.
+    # Relative to the smallest activation none is negative, as the kernel
+    # requires. Its own mode for that, MIN_FIRST, gives wrong results in 2.21.
     added = (weights.astype("float32") * (largest / 127)).sum(axis=0)
     is_fixed = isinstance(low, float)
     units, start, limit = tf.raw_ops.QuantizeV2(
@@ -141,7 +143,7 @@ def session_of(graph):
 
 
 def make_product(compute, num_rows, num_inputs, num_outputs):
-    """Returns a call of some products, and how far the first one is off."""
+    """Returns a function that runs some products, and the first one's error."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(num_rows, num_inputs)).astype("float32")
     with tf.Graph().as_default() as graph:
@@ -162,7 +164,7 @@ def make_product(compute, num_rows, num_inputs, num_outputs):
 
 
 def take_turns(calls, num_calls=4):
-    """Returns {side: (median seconds of a call, ratio to the first's)}."""
+    """Returns {side: (median seconds of a call, ratio to the first side's)}."""
     times = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -203,7 +205,7 @@ def measure_products():
 
 @contextlib.contextmanager
 def dense_layers_of(model, compute):
-    """Computes those of a model, but its pooler's, by `compute(layer, x)`."""
+    """Replaces the dense layers' calls, except the pooler's, by `compute`."""
     layers = [
         layer
         for layer in model._flatten_layers()
@@ -219,7 +221,7 @@ def dense_layers_of(model, compute):
 
 
 def export_int8(servable, texts, folder):
-    """Exports with fixed ranges: those of the texts."""
+    """Exports with fixed ranges, taken from the texts."""
     ranges, values = {}, {}
 
     def observe(layer, x):
@@ -238,7 +240,7 @@ def export_int8(servable, texts, folder):
     with dense_layers_of(servable.model, observe):
         inputs = packing.trim_padding(servable.encode(texts))
         servable.call_model(inputs, training=False)
-    # Its operations are in no list of those that old servers have.
+    # Its operations are not among those that old servers have.
     check_ops, saved_model.check_ops = saved_model.check_ops, lambda *_, **__: 0
     try:
         with dense_layers_of(servable.model, compute):

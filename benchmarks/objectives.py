@@ -1,20 +1,20 @@
-r"""ELECTRA beside masked LM: the same size, text and time, then tuned.
+r"""Compares ELECTRA with masked LM: the same size, text and time, then tuned.
 
     python benchmarks/objectives.py --input_file=wikipedia.txt.xz --minutes=30 \
         --glue_dir=glue --output_dir=objectives
 
 An encoder of ELECTRA's form, 4 layers of 256 with embeddings of 128, is
-pre-trained from the same text twice: by its masked tokens (BERT's 80/10/10),
-and as a discriminator beside a generator. Both have new masks in each epoch and
-the same minutes on this machine, in which ELECTRA, of dearer steps, makes fewer
-of them. Each is done with every seed,
-and tuned to SST-2 and CoLA. The text holds a sentence a line and a blank line
-between documents; every hundredth document is held out.
+pre-trained from the same text twice: on masked tokens (BERT's 80/10/10), and as
+a discriminator with a generator. Both have new masks in each epoch and the same
+minutes on this machine; ELECTRA's steps take longer, so it makes fewer of them.
+Each is trained with every seed, then tuned to SST-2 and CoLA. The text has one
+sentence per line and a blank line between documents; every hundredth document
+is held out.
 
-How many steps the minutes hold is measured first, for both: only that must be
-alone on the machine. The minutes of the page are steps times the seconds of a
-step measured then. Prints a page for results/. Run again after a stop, it
-resumes.
+First measures for both how many steps fit into the minutes; only this part must
+run alone on the machine. The minutes on the page are the steps times the
+seconds per step measured then. Prints a page for results/. Rerun it to resume
+after a stop.
 """
 
 import dataclasses
@@ -34,18 +34,18 @@ _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Text files: globs, comma-separated.", required=True
 )
 _GLUE_DIR = flags.DEFINE_string(
-    "glue_dir", None, "Folder with the folders of the tasks.", required=True
+    "glue_dir", None, "Folder with one folder per task.", required=True
 )
 _OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder of all that is made.", required=True
+    "output_dir", None, "Folder for all outputs.", required=True
 )
 _MINUTES = flags.DEFINE_float(
     "minutes",
     30.0,
-    "Of training, for each objective and seed.",
+    "Training time for each objective and seed.",
     lower_bound=0.1,
 )
-_SEEDS = flags.DEFINE_list("seeds", ["0", "1"], "Of the pre-trainings.")
+_SEEDS = flags.DEFINE_list("seeds", ["0", "1"], "Seeds of pre-training.")
 _TASKS = flags.DEFINE_list("tasks", ["SST-2", "CoLA"], "Tasks to tune to.")
 _TUNING_SEEDS = flags.DEFINE_list(
     "tuning_seeds",
@@ -60,7 +60,9 @@ for _name in ("seeds", "tuning_seeds"):
         "must be integers from 0 on, comma-separated.",
     )
 _GENERATOR_SIZE = flags.DEFINE_float(
-    "generator_size", 0.25, "Width of the generator, as a share."
+    "generator_size",
+    0.25,
+    "Width of the generator, as a share of the discriminator's.",
 )
 _MIXED_PRECISION = recipe.define_mixed_precision()
 
@@ -81,12 +83,12 @@ _CONFIG = {
     "attention_probs_dropout_prob": 0.0,
     "max_position_embeddings": 128,
 }
-# {objective: (rule of its masks, more flags of its training)}
+# {objective: (masking rule, more flags for its training)}
 _OBJECTIVES = {
     "masked_tokens": ("bert", {}),
     "replaced_tokens": ("electra", {"objective": "replaced_tokens"}),
 }
-# {objective: what is told of the held-out text beside the loss}
+# {objective: what is printed for the held-out text besides the loss}
 _HELD_OUT = {
     "masked_tokens": "masked_lm_accuracy",
     "replaced_tokens": "discriminator_recall",
@@ -135,13 +137,13 @@ def pretrain(folder, plan, num_steps, seed, **more):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What an objective is trained with.
+    """The data and configuration of an objective's training.
 
     Args:
         records, held_out: TFRecords to train and to evaluate on.
-        vocabulary: Its file.
-        config: Its config.json.
-        arguments: Flags of its training.
+        vocabulary: The vocabulary file.
+        config: The path of config.json.
+        arguments: Flags for its training.
     """
 
     records: pathlib.Path
@@ -159,7 +161,7 @@ def make_plan(objective, folder, train, held_out, vocabulary):
         records=make_records(
             folder, train, vocabulary, rule, masking="dynamic"
         ),
-        # The masks of what is held out are the same at every evaluation.
+        # Held-out masks are the same in every evaluation.
         held_out=make_records(folder, held_out, vocabulary, rule),
         vocabulary=vocabulary,
         config=folder / "config.json",
@@ -168,11 +170,11 @@ def make_plan(objective, folder, train, held_out, vocabulary):
 
 
 def measure(folder, plan):
-    """Returns (steps that the minutes hold, seconds of a step); once."""
+    """Returns (steps that fit the minutes, seconds per step), measured once."""
     path = folder / "steps.json"
     if not path.exists():
         probe = pretrain(folder / "probe", plan, _NUM_PROBE_STEPS, seed=0)
-        # The first of them waited for the graph.
+        # The first also includes tracing; the minimum leaves it out.
         seconds = min(probe["step_seconds"].values())
         num_steps = int(60 * _MINUTES.value / seconds) // 100 * 100
         path.write_text(json.dumps([max(100, num_steps), seconds]))
@@ -205,7 +207,7 @@ def train_and_tune(folder, plan, num_steps, seed):
         bucket_window_batches=64,
     )
     table = json.loads((folder / "tuned" / "table.json").read_text())["table"]
-    # The first score of a task is what it is known by.
+    # The first score of a task is its main one.
     medians = {row["task"]: row["median"] for row in reversed(table)}
     by_name = {name.replace("-", ""): medians[name] for name in medians}
     scores = {
@@ -245,9 +247,7 @@ def main(_):
     for objective, plan in plans.items():
         (folder / objective).mkdir(exist_ok=True)
         measured[objective] = measure(folder / objective, plan)
-    print(
-        "\nMeasured: from here on, other work on the machine changes nothing."
-    )
+    print("\nMeasured. From here on, other work on the machine does no harm.")
     rows, scores = [], {}
     for objective, plan in plans.items():
         num_steps, seconds = measured[objective]

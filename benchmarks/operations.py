@@ -2,11 +2,12 @@ r"""Counts the operations that TensorFlow runs to answer one string.
 
     python benchmarks/operations.py servables/mrpc/1 [servables/mrpc/2 ...]
 
-Of a session, as TensorFlow Serving runs an export: after the graph's
-optimizer, every execution of a node counts, those that only pass a tensor on
-too. A block is the third (`layer_2`), or else the first. The processor time of
-a call on one thread is measured in turns, and is the median of 30; so is the
-quotient, as other work on the machine changes all sides of a turn.
+The export runs in a session, as in TensorFlow Serving. Every execution of a
+node after the graph's optimizer counts, also of nodes that only pass a tensor
+on. The block shown is the third (`layer_2`) or, if there is none, the first.
+The processor time of a call on one thread is measured in turns, and is the
+median of 30. So is the ratio, because other work on the machine affects all
+sides of a turn.
 """
 
 import collections
@@ -39,7 +40,7 @@ def load(path):
 
 
 def count(session, fetches, feed):
-    """Returns (name of a node, its operation) of every execution."""
+    """Returns (node name, operation) for every execution."""
     metadata = v1.RunMetadata()
     trace = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
     for _ in range(3):

@@ -2,11 +2,11 @@ r"""Times the playground's answers, from the request to the last byte.
 
     python benchmarks/playground.py --model_dir=mrpc --text_file=wiki.txt
 
-starts `bert_tf playground`, as a user does, and asks it about sentences of 6 to
-30 words, each another: their tokens, their attention, and what the folder has
-besides, masks to fill or a task, which gets each sentence as often as it needs.
-Prints a table in Markdown, in milliseconds: the first answer after the start,
-and the median and the longest of all others.
+Starts `bert_tf playground`, as a user does, and asks it about different
+sentences of 6 to 30 words: their tokens, their attention, and what else the
+folder has, masks to fill or a task. A task that needs several texts gets the
+sentence repeatedly. Prints a table in Markdown, in milliseconds: the first
+answer after the start, and the median and the longest of all others.
 """
 
 import json
@@ -28,7 +28,7 @@ _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "A model folder.", required=True
 )
 _TEXT_FILE = flags.DEFINE_string(
-    "text_file", None, "A sentence a line; .xz, .gz too.", required=True
+    "text_file", None, "One sentence per line; also .xz and .gz.", required=True
 )
 _SENTENCES = flags.DEFINE_integer(
     "sentences", 41, "How many to ask about.", lower_bound=2
@@ -51,7 +51,7 @@ def read_sentences():
 
 
 def ask(url, name, question):
-    """Returns the milliseconds that an answer took."""
+    """Returns the milliseconds of an answer."""
     parts = urllib.parse.urlsplit(url)
     request = urllib.request.Request(
         urllib.parse.urljoin(url, f"api/{name}"),
@@ -68,7 +68,7 @@ def ask(url, name, question):
 
 
 def questions():
-    """Returns {name of a question: function of a sentence to its JSON}."""
+    """Returns {name of a question: function from a sentence to its JSON}."""
     found = {
         "tokens": lambda text: {"texts": [text]},
         "attention": lambda text: {"texts": [text]},

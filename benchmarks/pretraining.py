@@ -1,4 +1,4 @@
-r"""Times training steps of pre-training beside other libraries'.
+r"""Times pre-training steps, compared with other libraries'.
 
     python benchmarks/pretraining.py --size=mini --batch_size=32 \
         --precision=float32,bfloat16 \
@@ -9,28 +9,28 @@ r"""Times training steps of pre-training beside other libraries'.
         --peer=transformers=/env/transformers/bin/python \
         --peer=transformers_compiled=/env/transformers/bin/python
 
-Every setting is a process of its own: bert_tf's step of `run_pretraining` on
-full rows of random tokens and on each set of records that is named, made with
-data/create_pretraining_data.py, with --jit_compile the first of these compiled
-with XLA too, and each peer's step on full random rows, in
-the peer's environment. The settings take turns, round after round, one at a
-time, with a matrix product of 4096^3 in their precision before each turn.
-bert_tf's processes keep freed memory, as its programs do; peers run as they
-come.
-With --make_environments=FOLDER, the peers' environments are made there with
-pip and used.
+Every setting has its own process: bert_tf's step of `run_pretraining` on full
+rows of random tokens, and on each set of records that --records names, made
+with data/create_pretraining_data.py; with --jit_compile also on random rows
+compiled with XLA; and each peer's step on full random rows, in the peer's
+environment. The settings take turns, round after round, one at a time, with a
+matrix product of 4096^3 in their precision before each turn. bert_tf's
+processes keep freed memory, as its programs do; peers run with their defaults.
+With --make_environments=FOLDER, the peers' environments are made there with pip
+and used.
 
-Prints a table in Markdown, of medians over the rounds:
+Prints a table in Markdown, with medians over the rounds:
 
-- rows a second, and processor seconds a row, which a busy machine moves less;
-- real tokens a second. On random rows, a peer's too, they are the rows times
-  the tokens in a row of the first records that are named: there padding costs
-  what tokens cost;
-- the matrix products of the step in GFLOP/s, counted for every place of every
-  block, and what share that is of the rate of 4096^3 in the same rounds (what
-  bert_tf leaves out in its last block counts as made);
-- both of the first two beside the best peer's of the same round;
-- the most memory that the process took.
+- rows per second, and processor seconds per row, which vary less on a busy
+  machine;
+- real tokens per second. For random rows, also a peer's, they are the rows
+  times the tokens in a row of the first named records, because there padding
+  costs as much as tokens;
+- the matrix products of the step in GFLOP/s, counted for every position in
+  every block, and their share of the rate of 4096^3 in the same rounds
+  (operations that bert_tf skips in its last block are counted);
+- rows and tokens per second relative to the best peer's in the same round;
+- the peak memory of the process.
 """
 
 import statistics
@@ -50,45 +50,51 @@ from bert_tf.training import health
 
 _SIZE = flags.DEFINE_string("size", "mini", "A name of BertConfig.named.")
 _BATCH_SIZE = flags.DEFINE_integer(
-    "batch_size", 32, "Rows a step.", lower_bound=1
+    "batch_size", 32, "Rows per step.", lower_bound=1
 )
 _PRECISION = flags.DEFINE_list(
-    "precision", ["float32"], "Of float32 and bfloat16."
+    "precision", ["float32"], "float32, bfloat16 or both."
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
-    "max_seq_length", 128, "Of the random rows."
+    "max_seq_length", 128, "Length of the random rows."
 )
 _MAX_PREDICTIONS_PER_SEQ = flags.DEFINE_integer(
-    "max_predictions_per_seq", 20, "Of the random rows."
+    "max_predictions_per_seq", 20, "Predictions per random row."
 )
 _RECORDS = flags.DEFINE_multi_string(
-    "records", [], "name=files: records to train on, too."
+    "records", [], "name=files: records to train on as well."
 )
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file", None, "Vocabulary of the records."
 )
 _JIT_COMPILE = flags.DEFINE_bool(
-    "jit_compile", False, "Also random rows with bert_tf's --jit_compile=true."
+    "jit_compile",
+    False,
+    "Also time random rows with bert_tf's --jit_compile=true.",
 )
 _PEER = flags.DEFINE_multi_string(
     "peer",
     [],
-    "library=python: of keras_hub, model_garden, transformers and "
-    "transformers_compiled, and the Python of an environment with it.",
+    "library=python: keras_hub, model_garden, transformers or "
+    "transformers_compiled, and the Python of its environment.",
 )
 _MAKE_ENVIRONMENTS = flags.DEFINE_string(
-    "make_environments", None, "Folder to make all peers' environments in."
+    "make_environments",
+    None,
+    "Folder in which to make all peers' environments.",
 )
 _ROUNDS = flags.DEFINE_integer(
-    "rounds", 5, "Of all settings in turn.", lower_bound=1
+    "rounds", 5, "Rounds over all settings.", lower_bound=1
 )
-_SECONDS = flags.DEFINE_float("seconds", 5.0, "Of one measurement, about.")
+_SECONDS = flags.DEFINE_float(
+    "seconds", 5.0, "Approximate time of each measurement."
+)
 
 _MATRIX_SIZE = 4096
 
 
 def pairs(values, flag):
-    """Returns {name: value} of a flag's `name=value`s."""
+    """Returns {name: value} from a flag's `name=value` items."""
     found = {}
     for told in values:
         name, separator, value = told.partition("=")
@@ -117,7 +123,7 @@ def flops_per_second(precision):
 
 
 def tokens_per_second(setting, real_share, length):
-    """Returns the real tokens a second, round by round."""
+    """Returns the real tokens per second, round by round."""
     return [
         answer["rows_per_second"]
         * length
@@ -181,13 +187,13 @@ def main(_):
     for peer in peers:
         if peer not in PEERS:
             raise ValueError(
-                f"--peer must be of {', '.join(PEERS)}. Received: "
+                f"--peer must be one of {', '.join(PEERS)}. Received: "
                 f"--peer={peer}={peers[peer]}."
             )
     for precision in _PRECISION.value:
         if precision not in ("float32", "bfloat16"):
             raise ValueError(
-                "--precision must be of float32 and bfloat16. Received: "
+                "--precision must be float32 or bfloat16. Received: "
                 f"--precision={precision}."
             )
     heading.show(**peers)
@@ -200,7 +206,7 @@ def main(_):
         flush=True,
     )
     medians = []
-    # One precision after the other: their processes' memory is not needed at
+    # One precision after the other, so that not all processes take memory at
     # once.
     for precision in _PRECISION.value:
         job = {

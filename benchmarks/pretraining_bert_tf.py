@@ -36,7 +36,7 @@ def random_rows(job, config):
         features.MASKED_LM_IDS: config.vocab_size,
         features.NEXT_SENTENCE_LABELS: 2,
     }
-    # Rows of several sequences have equally long ones.
+    # All sequences of a row have the same length.
     places = np.arange(length)
     size = -(-length // num_sequences)
     packed = {
@@ -56,7 +56,7 @@ def random_rows(job, config):
 
 
 def prepare(job):
-    """Returns a function of a number of steps that makes them."""
+    """Returns a function that runs a given number of steps."""
     config = BertConfig(**job["config"])
     if job["files"] is None:
         source = random_rows(job, config)
@@ -87,7 +87,7 @@ def prepare(job):
     if job["jit_compile"]:
         make_step = compilation.jit(make_step)
 
-    # As in the loop of `run_pretraining`: many steps a call.
+    # As in the loop of `run_pretraining`, a call runs many steps.
     @tf.function
     def run(batches, first_step, count):
         sums = tf.zeros([2])
@@ -107,7 +107,7 @@ def prepare(job):
             tf.constant(count, tf.int64),
         )
         num_made += count
-        # A GPU may still be at work when a function returns.
+        # A GPU may still be working when the function returns.
         tf.test.experimental.sync_devices()
         return sums.numpy().tolist()
 

@@ -1,12 +1,12 @@
 """The peers' processes of benchmarks/pretraining.py; see pretraining_worker.py.
 
-Each runs in an environment with its library: `keras_hub` (masked LM alone: it
-has no next-sentence head), `model_garden` (tf-models-official) or
+Each runs in an environment with its library: `keras_hub` (only the masked LM,
+as it has no next-sentence head), `model_garden` (tf-models-official) or
 `transformers` (PyTorch); `transformers_compiled` is its step under
-`torch.compile`. Each makes full rows of random tokens once, and then
-steps on them: dropout 0.1, AdamW with clipping at norm 1, and the scores of
-the vocabulary at the predicted places alone, which transformers' own heads
-compute at all places.
+`torch.compile`. Each makes full rows of random tokens once, then trains on
+them: dropout 0.1, AdamW with clipping at norm 1, and vocabulary logits only at
+the predicted positions. transformers' own heads would compute them at all
+positions.
 """
 
 import functools
@@ -232,7 +232,7 @@ def transformers(job):
 
 
 def device_peak(job):
-    """Returns the most bytes of a GPU that PyTorch's tensors were in."""
+    """Returns the peak GPU memory of PyTorch's tensors, in bytes."""
     if job["device"] != "gpu":
         return None
     import torch
@@ -241,7 +241,7 @@ def device_peak(job):
 
 
 def _ignore(_):
-    """Returns None: the rows of peers have no padding."""
+    """Returns None, as the rows of peers have no padding."""
 
 
 if __name__ == "__main__":

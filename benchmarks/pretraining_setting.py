@@ -1,4 +1,4 @@
-"""One setting of a benchmark of pre-training: a process that makes steps.
+"""One setting of a pre-training benchmark: a process that runs steps.
 
 Imported by the benchmarks' programs; see pretraining_worker.py for the process.
 """
@@ -22,20 +22,20 @@ PEERS = {
 
 
 class Setting:
-    """A process that makes steps of one library in one precision.
+    """A process that runs steps of one library in one precision.
 
     Args:
-        name: What it is called in the table.
+        name: Its name in the table.
         python: The Python to run.
         job: See `pretraining_worker.read_job`.
-        environment: {variable: value} of the process, beside this one's;
-            None for a peer's as it is, and for bert_tf's as its programs have
-            theirs: `allocator.VARIABLES`, unless this one has its own.
+        environment: {variable: value} to add to this process's environment.
+            None adds nothing for a peer, and for bert_tf what its programs set:
+            `allocator.VARIABLES`, unless the environment sets an allocator.
 
     Attributes:
-        answers: What it answered, round by round.
+        answers: Its answers, round by round.
         is_peer: Whether it is another library.
-        is_random: Whether its rows are full ones of random tokens.
+        is_random: Whether its rows are full of random tokens.
 
     Raises:
         RuntimeError: Here and in `measure`, if the process has ended.
@@ -73,7 +73,7 @@ class Setting:
         return statistics.median(answer[name] for answer in self.answers)
 
     def _read(self, beginning):
-        # Libraries print lines of their own.
+        # Libraries print their own lines too.
         for line in self._process.stdout:
             if line.startswith(beginning):
                 return line

@@ -1,9 +1,9 @@
-"""What every process of benchmarks/pretraining.py does: steps on request.
+"""Runs steps on request, in every process of benchmarks/pretraining.py.
 
-Imported by each library's process, in its own environment: standard library
-only. The process gets one argument, JSON of a `Job`; see `read_job`. It prints
-one line "ready", and then answers each line of its standard input, a number of
-seconds, with a line of JSON: what it made in about so many seconds.
+Imported by each library's process, in its own environment, so it uses only the
+standard library. The process gets one argument, a job in JSON; see `read_job`.
+It prints one line "ready". Then it answers each line of its standard input, a
+number of seconds, with a line of JSON: what it did in about that time.
 """
 
 import json
@@ -15,11 +15,11 @@ import time
 def read_job():
     """Returns the job of this process, a dictionary.
 
-    Its entries: library; precision, "float32" or "bfloat16"; batch_size, rows
-    a step; length and num_predictions of a row; config, the fields of a
-    `BertConfig`; of bert_tf also files (None for random rows) and vocab_file,
-    num_sequences in a random row, and jit_compile. Those of benchmarks/gpu.py
-    alone: device, "gpu" or "cpu"; tf32.
+    Its entries are library; precision, "float32" or "bfloat16"; batch_size,
+    rows per step; length and num_predictions of a row; config, the fields of a
+    `BertConfig`; for bert_tf also files (None for random rows) and vocab_file,
+    num_sequences in a random row, and jit_compile. Only benchmarks/gpu.py adds
+    device, "gpu" or "cpu", and tf32.
     """
     return {
         "num_sequences": 1,
@@ -33,12 +33,11 @@ def serve(make_steps, batch_size, device_peak=lambda: None):
     """Answers requests until the standard input ends.
 
     Args:
-        make_steps: Function of a number of steps. Makes them, waits for the
-            last one, and returns None, or the numbers of places without a
-            token and of all places.
-        batch_size: Rows a step.
-        device_peak: Returns the most bytes of an accelerator's memory that
-            were in use, or None.
+        make_steps: Function that runs a given number of steps and waits for the
+            last one. Returns None, or the number of padding positions and of
+            all positions.
+        batch_size: Rows per step.
+        device_peak: Returns an accelerator's peak memory in bytes, or None.
     """
     # The first steps trace and compile.
     make_steps(2)
@@ -56,10 +55,10 @@ def serve(make_steps, batch_size, device_peak=lambda: None):
         num_padding, num_places = places or (0, 1)
         answer = {
             "rows_per_second": count * batch_size / seconds,
-            # Of all threads: on a busy machine steadier than the rate.
+            # Of all threads. It varies less than the rate on a busy machine.
             "cpu_seconds_per_row": cpu_seconds / (count * batch_size),
             "padding": num_padding / num_places,
-            # Kilobytes on Linux, the largest so far.
+            # ru_maxrss is the peak so far, in kilobytes on Linux.
             "peak_bytes": 1024
             * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
             "device_peak_bytes": device_peak(),

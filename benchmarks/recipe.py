@@ -1,4 +1,4 @@
-"""What the programs that train from text to scores have in common."""
+"""Functions shared by the benchmarks that train from text to scores."""
 
 import os
 import pathlib
@@ -11,27 +11,27 @@ from absl import flags
 from bert_tf import files
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
-# The flag that is defined here is its programs'.
+# The flag defined here belongs to the programs that use it.
 flags.disclaim_key_flags()
 
 
 def define_mixed_precision():
-    """Defines the flag of that name, and returns what holds its value."""
+    """Defines --mixed_precision and returns its flag holder."""
     return flags.DEFINE_enum(
         "mixed_precision",
         "bfloat16",
         ["float32", "bfloat16"],
-        "Of all trainings. A processor without products in bfloat16 (AVX2, "
-        "older AVX-512) is faster in float32.",
+        "Precision of all training. Processors without bfloat16 products "
+        "(AVX2, older AVX-512) are faster in float32.",
     )
 
 
 def open_output_dir(path, mixed_precision):
-    """Makes the folder of all runs, which is of one precision; returns it.
+    """Makes the folder of all runs, which share one precision; returns it.
 
     Raises:
-        ValueError: If it holds runs of another precision. What is finished
-            there is taken as it is, and would be told as of this one.
+        ValueError: If it holds runs of another precision. Finished runs are
+            reused, so they would be reported with the wrong one.
     """
     folder = pathlib.Path(path).absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def divide(paths, folder, held_out_every):
 
 
 def run(script, threads=None, **arguments):
-    """Runs a program of ours; ends with its exit code where it fails."""
+    """Runs a program of bert_tf; exits with its code if it fails."""
     command = ["python", *script.split()]
     command += [
         f"--{name}" if value is True else f"--{name}={value}"
@@ -81,11 +81,11 @@ def run(script, threads=None, **arguments):
 
 
 def read_summaries(folder):
-    """Returns {tag: {step: value}} of a training's event files."""
+    """Returns {tag: {step: value}} from a training's event files."""
     import tensorflow as tf
 
     found = {}
-    # A training that went on has a file more, and may repeat steps.
+    # A resumed training has one more file, and may repeat steps.
     for path in sorted(folder.glob("events.out.tfevents.*")):
         for event in tf.compat.v1.train.summary_iterator(str(path)):
             for value in event.summary.value:
@@ -95,7 +95,7 @@ def read_summaries(folder):
 
 
 def seconds_by_step(summaries):
-    """Returns {step: seconds of training until then}."""
+    """Returns {step: seconds of training up to this step}."""
     seconds, last_step, total = {}, 0, 0.0
     for step, step_seconds in sorted(summaries["step_seconds"].items()):
         total += (step - last_step) * step_seconds

@@ -1,26 +1,26 @@
-r"""Sentence embeddings: speed and memory of training, and what is learned.
+r"""Measures training of sentence embeddings: speed, memory and scores.
 
     python benchmarks/retrieval.py --model_dir=minilm --start_dir=mini \
         --squad_dir=squad --text_file=wiki.txt --minutes=20 \
         --peer_python=/env/peers/bin/python --output_dir=retrieval_benchmark
 
---model_dir is what is timed, a folder of sentence-transformers; --start_dir is
-what learns, a pre-trained model that has seen no such pairs. Four parts, which
---what chooses from:
+--model_dir, a folder of sentence-transformers, is timed. --start_dir, a
+pre-trained model that has seen no such pairs, is trained. --what chooses from
+four parts:
 
 - throughput: steps with the loss multiple_negatives on SQuAD's questions with
-  their paragraphs, tokenization included, beside sentence-transformers: the
-  same pairs in the same batches, AdamW, clipping at norm 1. The sides take
-  turns, round after round.
-- memory: the most memory that a process takes for a step of --large_batch
-  pairs in chunks of --batch_size texts, and for one of --batch_size pairs.
+  their paragraphs, including tokenization, compared with sentence-transformers
+  on the same pairs in the same batches, with AdamW and clipping at norm 1. The
+  sides take turns, round after round.
+- memory: the peak memory of a process for a step of --large_batch pairs in
+  chunks of --batch_size texts, and for a step of --batch_size pairs.
 - squad: recall, MRR@10, nDCG@10 and MAP of SQuAD's dev questions over all
   paragraphs of train and dev, before and after an epoch on the training
   questions.
 - simcse: the same before and after --minutes of unsupervised SimCSE on the
-  sentences of --text_file. How many these are is measured first.
+  sentences of --text_file. The number of sentences that fit is measured first.
 
-What is finished is in --output_dir and is not run again. Prints a page in
+Finished parts are kept in --output_dir and not repeated. Prints a page in
 Markdown.
 """
 
@@ -39,7 +39,9 @@ from bert_tf import files
 from bert_tf import program
 
 _PARTS = ("throughput", "memory", "squad", "simcse")
-_WHAT = flags.DEFINE_list("what", [*_PARTS], f"Of {', '.join(_PARTS)}.")
+_WHAT = flags.DEFINE_list(
+    "what", [*_PARTS], f"Parts, from {', '.join(_PARTS)}."
+)
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "The model that is timed.", required=True
 )
@@ -55,7 +57,7 @@ _SQUAD_DIR = flags.DEFINE_string(
 _TEXT_FILE = flags.DEFINE_string(
     "text_file",
     None,
-    "A sentence a line; .xz, .gz and .bz2 too.",
+    "One sentence per line; also .xz, .gz and .bz2.",
     required=True,
 )
 _PEER_PYTHON = flags.DEFINE_string(
@@ -64,31 +66,37 @@ _PEER_PYTHON = flags.DEFINE_string(
 _OUTPUT_DIR = flags.DEFINE_string(
     "output_dir", None, "Folder of the runs.", required=True
 )
-_BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Pairs a step.")
-_LARGE_BATCH = flags.DEFINE_integer("large_batch", 2048, "Of memory.")
-_MAX_SEQ_LENGTH = flags.DEFINE_integer("max_seq_length", 128, "In tokens.")
-_PRECISION = flags.DEFINE_list(
-    "precision", ["float32", "bfloat16"], "Of throughput."
+_BATCH_SIZE = flags.DEFINE_integer("batch_size", 64, "Pairs per step.")
+_LARGE_BATCH = flags.DEFINE_integer(
+    "large_batch", 2048, "Pairs per step of memory."
 )
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Of both sides in turn.")
-_SECONDS = flags.DEFINE_float("seconds", 20.0, "Of one measurement, about.")
-_MINUTES = flags.DEFINE_float("minutes", 20.0, "Of SimCSE's training.")
+_MAX_SEQ_LENGTH = flags.DEFINE_integer(
+    "max_seq_length", 128, "Most tokens of a text."
+)
+_PRECISION = flags.DEFINE_list(
+    "precision", ["float32", "bfloat16"], "Precisions of throughput."
+)
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Rounds of both sides.")
+_SECONDS = flags.DEFINE_float(
+    "seconds", 20.0, "Approximate time of each measurement."
+)
+_MINUTES = flags.DEFINE_float("minutes", 20.0, "Time of SimCSE's training.")
 
 _FOLDER = pathlib.Path(__file__).parent
-# For an encoder as small as --start_dir may be.
+# For a small encoder, as --start_dir may be.
 _LEARNING_RATE = 1e-4
 _SIMCSE_FLAGS = (
     "--loss=simcse",
-    # The model's vectors, before and after, are made alike.
+    # Vectors are computed in the same way before and after.
     *("--pooling=mean", "--learning_rate=3e-5", "--max_seq_length=32"),
 )
-# Of the sentences that tell the speed.
+# Sentences from which the speed is measured.
 _NUM_CALIBRATION = 6400
 _SCORES = ("recall@1", "recall@10", "recall@100", "MRR@10", "nDCG@10", "MAP")
 
 
 class Worker:
-    """A process that makes steps; see pretraining_worker.py."""
+    """A process that runs steps; see pretraining_worker.py."""
 
     def __init__(self, name, python, script, job):
         self.name = name
@@ -112,7 +120,7 @@ class Worker:
         self._process.wait()
 
     def _read(self, beginning):
-        # Libraries print lines of their own.
+        # Libraries print their own lines too.
         for line in self._process.stdout:
             if line.startswith(beginning):
                 return line
@@ -120,7 +128,7 @@ class Worker:
 
 
 def write_pairs(path):
-    """Writes SQuAD's training questions, each of another paragraph."""
+    """Writes SQuAD's training pairs, with different paragraphs in a batch."""
     squad = json.loads(
         pathlib.Path(_SQUAD_DIR.value, "train-v1.1.json").read_text("utf-8")
     )
@@ -132,7 +140,7 @@ def write_pairs(path):
         for article in squad["data"]
         for paragraph in article["paragraphs"]
     ]
-    # Round by round, so that no batch has a paragraph twice.
+    # Each round has one question per paragraph, so no batch has one twice.
     pairs = [
         (questions[number], context)
         for number in range(max(len(each) for _, each in paragraphs))
@@ -183,7 +191,7 @@ def throughput(folder):
 
 
 def memory(folder):
-    """Returns {title: the answer of one step}."""
+    """Returns {title: the worker's answer for one step}."""
     found = {}
     for batch_size, chunk_size in (
         (_BATCH_SIZE.value, None),
@@ -231,7 +239,7 @@ def train(output_dir, train_file, *options):
         f"--init_checkpoint={start_dir()}",
         f"--train_file={train_file}",
         *("--do_train", "--num_train_epochs=1", "--mixed_precision=bfloat16"),
-        # As transformers has both.
+        # As in transformers.
         *("--bias_correction", "--nolearning_rate_drop"),
         *options,
     )
@@ -274,7 +282,7 @@ def squad(folder):
 
 
 def simcse(folder):
-    """Returns {when: scores}, and how many sentences were trained on."""
+    """Returns {when: scores}; the last key has the number of sentences."""
     before = evaluate(folder / "before", start_dir())
     calibration, sentences = folder / "speed.txt", folder / "sentences.txt"
     if not sentences.exists():
@@ -284,7 +292,7 @@ def simcse(folder):
             "--iterations_per_loop=20",
         )
         speeds = re.findall(r"([\d.]+) examples/s", log)
-        # The first steps trace.
+        # The first steps include tracing.
         speed = statistics.median(map(float, speeds[2:] or speeds))
         write_sentences(sentences, round(speed * 60 * _MINUTES.value))
     tuned = folder / "simcse"
@@ -299,7 +307,7 @@ def simcse(folder):
 
 
 def write_sentences(path, count):
-    """Writes the first different sentences of some length of the text."""
+    """Writes the text's first distinct sentences of 6 to 60 words."""
     found = {}
     with files.open_bytes(_TEXT_FILE.value) as stream:
         for line in stream:
@@ -366,7 +374,7 @@ _RUN = {
 
 
 def settings():
-    """Returns what results are a function of."""
+    """Returns the settings that results depend on."""
     return {
         flag.name: flag.value
         for flag in (
@@ -381,7 +389,7 @@ def main(_):
     for part in _WHAT.value:
         if part not in _PARTS:
             raise ValueError(
-                f"--what must be of {', '.join(_PARTS)}. "
+                f"--what must be from {', '.join(_PARTS)}. "
                 f"Received: --what={','.join(_WHAT.value)}."
             )
     heading.show(**{"sentence-transformers": _PEER_PYTHON.value})
@@ -397,7 +405,8 @@ def main(_):
         for name, value in settings().items():
             if stored["settings"].get(name) != value:
                 raise ValueError(
-                    f"{path} is of --{name}={stored['settings'].get(name)}. "
+                    f"{path} was made with "
+                    f"--{name}={stored['settings'].get(name)}. "
                     f"Received: --{name}={value}."
                 )
         print(f"## {part}\n")

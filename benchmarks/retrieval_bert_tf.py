@@ -16,7 +16,7 @@ from bert_tf.training.strategy import make_strategy
 
 
 def prepare(job):
-    """Returns a function of a number of steps that makes them."""
+    """Returns a function that runs a given number of steps."""
     with open(job["pairs"], encoding="utf-8") as stream:
         pairs = json.load(stream)
     queries, passages = zip(*pairs)
@@ -66,7 +66,7 @@ def main():
     make_steps(1)
     print("ready", flush=True)
     for _ in sys.stdin:
-        # Kilobytes on Linux, the largest so far.
+        # ru_maxrss is the peak so far, in kilobytes on Linux.
         peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(json.dumps({"peak_bytes": peak}), flush=True)
 

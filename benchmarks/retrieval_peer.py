@@ -1,8 +1,8 @@
 """sentence-transformers' process of benchmarks/retrieval.py.
 
-See pretraining_worker.py. The pairs come in the order of the file, a batch
-after the other; the texts are tokenized as they come, and each side of a batch
-is padded to its longest text.
+See pretraining_worker.py. Batches take the pairs in the order of the file.
+Texts are tokenized batch by batch, and each side of a batch is padded to its
+longest text.
 """
 
 import json
@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer import losses
 
 
 def prepare(job):
-    """Returns a function of a number of steps that makes them."""
+    """Returns a function that runs a given number of steps."""
     with open(job["pairs"], encoding="utf-8") as stream:
         pairs = json.load(stream)
     torch.manual_seed(1)

@@ -1,13 +1,13 @@
-r"""Runs every benchmark of this folder, one after the other.
+r"""Runs every benchmark in this folder, one after the other.
 
     make bench BENCH='--model_dir=minilm --data_dir=data'
 
---model_dir is a folder of sentence-transformers with an uncased vocab.txt;
---data_dir holds wiki.txt and books.txt (a sentence a line, a blank line between
-documents), and glue/<task>/, ner/wnut17/ and squad/ as they are published. The
+--model_dir is a folder of sentence-transformers with an uncased vocab.txt.
+--data_dir holds wiki.txt and books.txt (one sentence per line, a blank line
+between documents), and the published glue/<task>/, ner/wnut17/ and squad/. The
 other libraries' environments are made in --output_dir with pip. Prints each
-command and what it prints. A benchmark that fails does not keep the others
-from running; the exit code tells.
+command and its output. If a benchmark fails, the others still run, and the exit
+code is not 0.
 """
 
 import pathlib
@@ -23,17 +23,17 @@ _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "A model folder.", required=True
 )
 _DATA_DIR = flags.DEFINE_string(
-    "data_dir", None, "Folder of all data.", required=True
+    "data_dir", None, "Folder of all the data.", required=True
 )
 _OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder of environments and runs.", required=True
+    "output_dir", None, "Folder for environments and runs.", required=True
 )
 
 _FOLDER = pathlib.Path(__file__).resolve().parent
 
 
 def make_commands(model_dir, data_dir, output_dir):
-    """Returns lists of a script and its flags, in the order they are run."""
+    """Returns lists of a script and its flags, in the order of running."""
     vocab = f"--vocab_file={model_dir}/vocab.txt"
     wiki = f"{data_dir}/wiki.txt"
     environments = f"{output_dir}/environments"
@@ -53,7 +53,7 @@ def make_commands(model_dir, data_dir, output_dir):
                 f"--max_sequences_per_row={num_sequences}",
             ]
         )
-    # First of those with peers: it makes their environments.
+    # The first of those with peers, because it makes their environments.
     for size, batch_size, seconds in (("mini", 32, 5), ("base", 8, 20)):
         commands.append(
             [
@@ -127,7 +127,7 @@ def make_commands(model_dir, data_dir, output_dir):
     for tasks, seeds, learning_rate in (
         ("MRPC,CoLA", "0,1,2", 5e-5),
         ("SST-2,WNUT17", "0", 5e-5),
-        # So few questions are hardly learned at 5e-5.
+        # At 5e-5, so few questions are hardly learned.
         ("SQuAD", "0", 1e-4),
     ):
         commands.append(

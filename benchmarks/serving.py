@@ -1,4 +1,4 @@
-r"""Times raw strings to answers beside transformers and ONNX Runtime.
+r"""Times strings to answers, compared with transformers and ONNX Runtime.
 
     python benchmarks/serving.py --model_dir=sst2 \
         --text_file=glue/SST-2/dev.tsv --peer_python=/env/peers/bin/python \
@@ -7,33 +7,33 @@ r"""Times raw strings to answers beside transformers and ONNX Runtime.
 --model_dir is a folder that `bert_tf classify`, `squad` or `tag` tuned, and
 --text_file its development set, in the form that the program reads: sentences
 with classes (TSV), SQuAD's questions with their whole contexts (JSON), or
-sentences with entities (columns). A folder that is tuned to nothing gets a new
-head of two classes; then there is no accuracy. Sides, all of one folder:
+sentences with entities (columns). A folder without a task gets a new head of
+two classes, and no accuracy is measured. All sides use the same folder:
 
     float32           our SavedModel, run by TensorFlow
     float32_frozen    the same with --freeze
     bfloat16_frozen   the same with --serving_precision=bfloat16 --freeze
-    float32_jit       the same with --freeze --jit, once compiled; classes alone
-    onnx, onnx_int8   our ONNX, by ONNX Runtime and `tokenizers`; classes alone
-    transformers      eager, float32: of entities its pipeline, of spans what
-                      its pipeline did, which its fifth release no more has
+    float32_jit       the same with --freeze --jit, once compiled; only classes
+    onnx, onnx_int8   our ONNX, by ONNX Runtime and `tokenizers`; only classes
+    transformers      eager, float32: its pipeline for entities; for spans, what
+                      its pipeline did before release 5 removed it
     onnxruntime, onnxruntime_int8
-                      what torch.onnx makes of transformers' model, in 8 bits
-                      quantized as ours; classes alone
+                      transformers' model exported by torch.onnx, in 8 bits
+                      quantized as ours; only classes
 
 A batch holds 1, 8 or 32 strings, as a server that batches the requests in
-flight would make it. --calls=1 has it answered in one call, with the threads
-that the library takes by itself. --calls=2 has it divided between two calls at
-once, of threads of one Python process, each with half of the cores for an
-operation, as a server with two threads for batches does. One string is one call
-in any case, then with half of the cores. There is a process for each side and
-number of calls.
+flight would make it. With --calls=1, one call answers it, with the library's
+default threads. With --calls=2, it is divided between two concurrent calls from
+threads of one Python process, each with half of the cores per operation, as in
+a server with two threads for batches. A single string is always one call, then
+with half of the cores. Each side and number of calls has its own process.
 
-They take turns of 96 strings, and while one answers the others wait. (Where
-they change after every batch, each finds the caches full of the others' weights
-and its own threads asleep, which no server does.) Prints tables in Markdown:
-times with the score of the answers beside, and how many times ours are as fast.
-Of classes the probabilities of the sides in float32 are compared on the way.
+The processes take turns of 96 strings; while one answers, the others wait. (If
+they changed after every batch, each would find the caches full of the others'
+weights and its own threads asleep, which happens in no server.) Prints tables
+in Markdown: times with the score of the answers, and our p50 and rate relative
+to the others'. For classes, the probabilities of the float32 sides are also
+compared.
 """
 
 import dataclasses
@@ -75,8 +75,8 @@ _MODEL_DIR = flags.DEFINE_string(
 _TEXT_FILE = flags.DEFINE_string(
     "text_file",
     None,
-    "The development set. Of a folder that is tuned to nothing a TSV with a "
-    "header, whose first column is the text.",
+    "The development set. For a folder without a task, a TSV with a header "
+    "whose first column is the text.",
     required=True,
 )
 _PEER_PYTHON = flags.DEFINE_string(
@@ -85,17 +85,17 @@ _PEER_PYTHON = flags.DEFINE_string(
 _ONNXRUNTIME_PYTHON = flags.DEFINE_string(
     "onnxruntime_python",
     None,
-    "A Python with onnxruntime and tokenizers; this one must have onnx and "
-    "onnxruntime then. Default: no such sides.",
+    "A Python with onnxruntime and tokenizers; this Python must then have onnx "
+    "and onnxruntime. Default: skip these sides.",
 )
 _EXPORT_PYTHON = flags.DEFINE_string(
     "export_python",
     None,
-    "A Python with transformers, torch, onnx and onnxscript, which makes the "
-    "model of the sides onnxruntime. Default: --peer_python.",
+    "A Python with transformers, torch, onnx and onnxscript. It makes the "
+    "model for the onnxruntime sides. Default: --peer_python.",
 )
 _SIDES = flags.DEFINE_list(
-    "sides", None, "Names of the sides to time. Default: all that there are."
+    "sides", None, "Names of the sides to time. Default: all."
 )
 _STRINGS = flags.DEFINE_integer(
     "strings", 960, "Strings to answer for each number in flight."
@@ -104,7 +104,7 @@ _IN_FLIGHT = flags.DEFINE_list("in_flight", ["1", "8", "32"], "Batch sizes.")
 _CALLS = flags.DEFINE_list(
     "calls",
     ["1"],
-    "Calls at once that a batch is divided among: each of these.",
+    "Numbers of concurrent calls that share a batch; each is timed.",
 )
 
 _TASK = ClassificationTask(
@@ -116,7 +116,7 @@ _TASK = ClassificationTask(
 _MAX_SEQ_LENGTH = 128
 _STRINGS_A_TURN = 96
 _TOLERANCE = 1e-4
-# What is measured, by the class of the task; see answer_strings.py.
+# {class of the task: kind of answer}; see answer_strings.py.
 _KINDS = {
     ClassificationTask: "classes",
     SquadTask: "spans",
@@ -126,7 +126,7 @@ _PLAIN = ExportOptions()
 _OPTIONS = {
     "float32": _PLAIN,
     "float32_frozen": ExportOptions(is_frozen=True, is_checked=False),
-    # What it costs is beside it, in its score.
+    # The table shows in the score what it costs.
     "bfloat16_frozen": ExportOptions(
         precision=BFLOAT16, is_frozen=True, is_checked=False
     ),
@@ -155,11 +155,11 @@ _IN_FLOAT32 = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Examples:
-    """What is asked, and what is right.
+    """Inputs and their right answers.
 
     Args:
         rows: Lists of one or two strings.
-        wanted: Of each the right answer; None where it is not known.
+        wanted: The right answer of each; None if they are not known.
     """
 
     rows: list
@@ -216,7 +216,7 @@ def score(kind, answers, wanted):
         hits = np.argmax(answers, axis=1) == wanted
         return f"accuracy {hits.mean():.4f}"
     if kind == "spans":
-        # Of SQuAD 2.0 the questions that have an answer.
+        # Of SQuAD 2.0, only questions that have an answer.
         pairs = [pair for pair in zip(answers, wanted) if pair[1]]
         found = squad_scores.scores_1_1(*zip(*pairs))
         return f"F1 {found['f1']:.2f}"
@@ -228,13 +228,13 @@ def score(kind, answers, wanted):
 
 
 def make_folder(folder):
-    """Makes the model folder that all sides are of; returns path and task."""
+    """Makes the model folder that all sides use; returns path and task."""
     path = f"{folder}/model"
     if model_folder.read_task(_MODEL_DIR.value) is not None:
         shutil.copytree(
             _MODEL_DIR.value, path, ignore=shutil.ignore_patterns("train")
         )
-        # transformers knows of no temperature.
+        # transformers has no temperature.
         task = opening.open_folder(path).task.with_temperature(1.0)
         model_folder.write_task(path, task.to_dict())
         return path, task
@@ -254,7 +254,7 @@ def make_folder(folder):
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is measured: a side, and in how many calls it answers a batch."""
+    """A side, and the number of calls in which it answers a batch."""
 
     side: str
     num_calls: int
@@ -266,7 +266,7 @@ class Setting:
 
 
 def start_sides(folder, model_dir, kind, names):
-    """Yields the sides of these names, started."""
+    """Starts and yields the sides of these names."""
 
     def start(name, python, side, path):
         script = pathlib.Path(__file__).with_name("answer_strings.py")
@@ -324,9 +324,9 @@ def measure(sides, rows, batch_size):
         rows[start : start + batch_size]
         for start in range(0, len(rows) - batch_size + 1, batch_size)
     ]
-    for side in sides:  # Not counted: the first call of a size.
+    for side in sides:  # The first call of a size is not counted.
         options = _OPTIONS.get(side.name.side, _PLAIN)
-        # Compiled are as many sizes as there are lengths.
+        # A compiled export compiles each batch's length: warm up on all.
         for batch in batches if options.is_jit_compiled else batches[:3]:
             side.ask(json.dumps(batch))
     batches_a_turn = max(1, _STRINGS_A_TURN // batch_size)
@@ -340,7 +340,7 @@ def measure(sides, rows, batch_size):
 
 
 def check_equal(answers):
-    """Raises `RuntimeError` unless probabilities in float32 are the same."""
+    """Raises `RuntimeError` unless the float32 probabilities are equal."""
     first, *others = (
         values
         for setting, values in answers.items()
@@ -353,7 +353,7 @@ def check_equal(answers):
 
 
 def print_times(kind, batch_size, seconds, answers, wanted):
-    """Prints a row a setting; returns {it: (p50 ms, answers a second)}."""
+    """Prints one row per setting; returns {setting: (p50 ms, answers/s)}."""
     found = {}
     for setting, values in seconds.items():
         p50, p95, p99 = np.percentile(values, (50, 95, 99)) * 1000
@@ -369,11 +369,11 @@ def print_times(kind, batch_size, seconds, answers, wanted):
 
 
 def print_ratios(found):
-    """Prints how ours compare, of {in flight: what `print_times` returned}.
+    """Prints our ratios, from {in flight: what `print_times` returned}.
 
-    A side has the best of its settings, of either number.
+    Each side counts with the best of its settings, for p50 and for the rate.
     """
-    print("\nOf each side and number the best of --calls:\n")
+    print("\nFor each side and number in flight, the best of --calls:\n")
     print("| in flight | | beside | p50 | answers/s |\n|---|---|---|---|---|")
     for batch_size, by_setting in found.items():
         times = {}
@@ -402,7 +402,7 @@ def wanted_sides(kind):
     chosen = {*(_SIDES.value or names)}
     if chosen - names:
         raise ValueError(
-            f"--sides must be of {', '.join(sorted(names))}. Received: "
+            f"--sides must be from {', '.join(sorted(names))}. Received: "
             f"--sides={','.join(_SIDES.value)}."
         )
     return chosen

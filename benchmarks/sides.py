@@ -1,7 +1,7 @@
-"""Processes that a benchmark asks in turn: one library each.
+"""Processes that a benchmark asks in turns, each with one library.
 
-Imported by the benchmarks' programs. A side answers each line of its standard
-input with one line, in an environment of its own.
+Imported by the benchmarks' programs. A side runs in its own environment and
+answers each line of its standard input with one line.
 """
 
 import json
@@ -9,8 +9,8 @@ import pathlib
 import subprocess
 import venv
 
-# What pip installs into a peer's environment. tf-models-official asks for
-# much that pre-training does not use, and is installed by itself.
+# What pip installs into a peer's environment. tf-models-official requires much
+# that pre-training does not use, so it is installed without its requirements.
 REQUIREMENTS = {
     "keras_hub": (["tensorflow-cpu==2.21.0", "keras-hub==0.32.0"], []),
     "model_garden": (
@@ -29,7 +29,7 @@ REQUIREMENTS = {
         ],
         ["tf-models-official==2.20.0"],
     ),
-    # The last two write ONNX.
+    # The last two are for writing ONNX.
     "transformers": (
         [
             "torch==2.13.0",
@@ -55,8 +55,8 @@ class Side:
     """A process that answers.
 
     Args:
-        name: What it is called in a table.
-        command: Its program and arguments.
+        name: Its name in a table.
+        command: The program and its arguments.
     """
 
     def __init__(self, name, command):
@@ -70,7 +70,7 @@ class Side:
         )
 
     def ask(self, question=""):
-        """Returns the line that answers a line."""
+        """Sends a line; returns the line that answers it."""
         self._process.stdin.write(f"{question}\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -84,7 +84,7 @@ class Side:
 
 
 def make_environments(folder):
-    """Makes those of the environments that are not there as they should be.
+    """Makes the environments that are missing or out of date.
 
     Returns:
         {library: path of its Python}.
@@ -93,7 +93,7 @@ def make_environments(folder):
     for library, steps in REQUIREMENTS.items():
         python = pathlib.Path(folder, library, "bin", "python")
         finished = pathlib.Path(folder, library, "finished")
-        # What was installed; other versions are installed anew.
+        # Records what was installed; if it changes, the environment is remade.
         wanted = json.dumps(steps)
         if not finished.exists() or finished.read_text("utf-8") != wanted:
             venv.create(python.parent.parent, clear=True, with_pip=True)

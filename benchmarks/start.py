@@ -1,18 +1,18 @@
-r"""Seconds from a program's start to the end of its first step.
+r"""Measures seconds from a program's start to the end of its first step.
 
     python benchmarks/start.py --input_file=text.txt --other=/path/to/checkout
 
 run_pretraining and run_classifier train a model of two layers of 128 for one
-step, from a vocabulary and records that are made of the first documents of
---input_file (a sentence a line, a blank line between documents). --other is
-another checkout of this repository, e.g. an older commit's, whose programs take
-turns with these in the same environment. The first round, which warms the cache
-of files, is not counted.
+step, with a vocabulary and records made from the first documents of
+--input_file (one sentence per line, a blank line between documents). --other is
+another checkout of this repository, e.g. of an older commit, whose programs
+take turns with these in the same environment. The first round, which warms the
+file cache, is not counted.
 
-Prints a table in Markdown: medians of the seconds to the end of the step, those
-of the processor for the whole program, and of the parts: until the devices are
-told (imports), until training begins (data and model), and the rest (tracing,
-and the step itself).
+Prints a table in Markdown: medians of the seconds to the end of the step, of
+the processor seconds of the whole program, and of the parts: until the log
+names the devices (imports), until training begins (data and model), and the
+rest (tracing and the step itself).
 """
 
 import contextlib
@@ -38,7 +38,9 @@ _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "A text file.", required=True
 )
 _OTHER = flags.DEFINE_string("other", None, "Another checkout.")
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Turns of each.", lower_bound=1)
+_ROUNDS = flags.DEFINE_integer(
+    "rounds", 5, "Turns of each program.", lower_bound=1
+)
 
 _NUM_BYTES = 300_000
 _BATCH_SIZE, _LENGTH = 8, 64
@@ -51,7 +53,7 @@ _CONFIG = {
     "max_position_embeddings": 128,
     "type_vocab_size": 2,
 }
-# What the log says when a part is over.
+# What the log says at the end of each part.
 _IMPORTED = "device"
 _BEGUN = {
     "run_pretraining": "Beginning with new weights",
@@ -61,7 +63,7 @@ _STEP = "step 1/1"
 
 
 def make_data(folder):
-    """Writes what the programs are given; returns {program: its flags}."""
+    """Writes the programs' input; returns {program: its flags}."""
     with files.open_bytes(_INPUT_FILE.value) as stream:
         text, separator, _ = stream.read(_NUM_BYTES).rpartition(b"\n\n")
     if not separator:
@@ -119,7 +121,7 @@ def make_data(folder):
 
 
 def measure(script, arguments, checkout, output_dir):
-    """Returns seconds: to the step's end, of the processor, and of parts."""
+    """Returns seconds to the step's end, of the processor, and of the parts."""
     shutil.rmtree(output_dir, ignore_errors=True)
     marks = [_IMPORTED, _BEGUN[script], _STEP]
     reached, lines = [], []

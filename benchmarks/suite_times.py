@@ -1,4 +1,4 @@
-r"""Where the processor time of the test suite goes, by file and kind.
+r"""Shows where the test suite's processor time goes, by file and kind.
 
     make test-times
 
@@ -6,12 +6,12 @@ Runs pytest with the arguments after `--`, or with none, and prints a table in
 Markdown: for each file of tests the processor seconds of all its processes.
 
 - start: imports, in pytest's processes and in the programs that tests start;
-- tracing: Python functions made into graphs by TensorFlow;
-- export: SavedModels written, what that traces included;
+- tracing: TensorFlow turning Python functions into graphs;
+- export: writing SavedModels, including the tracing that this needs;
 - work: the rest, on all threads.
 
-A test that is the first to use something counts it for all. A process that a
-test kills is not counted. Counting itself costs 2 to 3 %.
+The first test to use something is charged for it, also on behalf of later
+tests. A process that a test kills is not counted. Counting costs 2 to 3 %.
 """
 
 import collections
@@ -28,7 +28,7 @@ from absl import app
 from absl import flags
 
 _NUM_PROCESSES = flags.DEFINE_integer(
-    "num_processes", 2, "Processes that run tests side by side.", lower_bound=1
+    "num_processes", 2, "Processes that run tests in parallel.", lower_bound=1
 )
 
 _FOLDER = pathlib.Path(__file__).resolve().parent
@@ -38,10 +38,10 @@ _NO_TEST = "(no test: pytest and collection)"
 
 
 def read_times(folder):
-    """Returns seconds by kind by file of tests.
+    """Returns {test file: {kind: seconds}}.
 
     Args:
-        folder: Of the lines that `suite_recorder` wrote.
+        folder: Where `suite_recorder` wrote its lines.
     """
     times = collections.defaultdict(lambda: dict.fromkeys(_KINDS, 0.0))
     for path in pathlib.Path(folder).glob("*.jsonl"):

@@ -2,11 +2,10 @@
 
     python tokenize_strings.py JOB
 
-JOB is JSON of library, model_dir, max_seq_length, batch_size, threads (0 for
-all), text_file (a JSON list) and ids_file. Makes model inputs of all texts,
-writes the ids of the first time to ids_file, and answers each line of its
-standard input with the seconds that one more time took. Imports no more than
-the one library.
+JOB is JSON with library, model_dir, max_seq_length, batch_size, threads (0 for
+all), text_file (a JSON list) and ids_file. Turns all texts into model inputs
+and writes the ids to ids_file. Then, for each line of standard input, does it
+again and prints the seconds. Imports only the one library.
 """
 
 import dataclasses
@@ -63,7 +62,7 @@ def _mapped(job, texts, preprocessor, name, joined=None):
         .prefetch(tf.data.AUTOTUNE)
     )
     if threads:
-        # One pool of so many, in which batches are made.
+        # All batches are made in one pool of this many threads.
         options = tf.data.Options()
         options.threading.private_threadpool_size = threads
         options.threading.max_intra_op_parallelism = 1
@@ -84,7 +83,7 @@ def of_transformers(job, texts):
     batch_size = job["batch_size"]
 
     def make():
-        # A quarter faster than one call for all texts.
+        # Calls per batch are a quarter faster than one call for all texts.
         rows = [
             tokenizer(
                 texts[start : start + batch_size],
@@ -103,7 +102,7 @@ def of_transformers(job, texts):
 def of_tokenizers(job, texts):
     import os
 
-    # Read when the first batch is encoded.
+    # `tokenizers` reads this variable when it encodes the first batch.
     if job["threads"]:
         os.environ["RAYON_NUM_THREADS"] = str(job["threads"])
     import numpy as np
@@ -112,7 +111,7 @@ def of_tokenizers(job, texts):
     tokenizer = tokenizers.Tokenizer.from_file(
         f"{job['model_dir']}/tokenizer.json"
     )
-    # As bert_tf has it, special tokens in texts are text.
+    # As in bert_tf, special tokens in texts are text.
     tokenizer.encode_special_tokens = True
     length, batch_size = job["max_seq_length"], job["batch_size"]
     if length:
@@ -141,7 +140,7 @@ def of_tokenizers(job, texts):
 
 
 def _padded(batches):
-    """Returns the ids of all texts, [N, longest], -1 behind them."""
+    """Returns the ids of all texts, [N, longest], padded with -1."""
     import numpy as np
 
     rows = []

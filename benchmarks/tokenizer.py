@@ -1,4 +1,4 @@
-r"""Times texts to model inputs beside other libraries, in one run.
+r"""Times texts to model inputs, compared with other libraries.
 
     python benchmarks/tokenizer.py --model_dir=minilm --text_file=wiki.txt \
         --peer=transformers=/env/peers/bin/python \
@@ -8,14 +8,15 @@ r"""Times texts to model inputs beside other libraries, in one run.
         --threads=1 --batch_size=1024 --max_seq_length=0 \
         --peer=tokenizers=.venv/bin/python
 
---model_dir is a Hugging Face folder with its tokenizer's files, of WordPiece or
-byte-level BPE; --text_file holds a text a line. From strings in memory to
-arrays of ids, mask and segments of one length, batch by batch, each library
-in the way its users do it with many texts: a tf.data set with a parallel map,
-or the fast tokenizer's call. Every library is a process of its own
+--model_dir is a Hugging Face folder with a WordPiece or byte-level BPE
+tokenizer; --text_file has one text per line. The time is from strings in memory
+to arrays of ids, mask and segments of one length, batch by batch. Each library
+works as its users would process many texts: a tf.data set with a parallel map,
+or a call of the fast tokenizer. Every library has its own process
 (tokenize_strings.py); they take turns, round after round. Prints a table in
-Markdown: medians over the rounds, and in how many rows the ids are bert_tf's:
-those of google-research/bert's tokenizer, or of `tokenizers`.
+Markdown: medians over the rounds, and the share of rows whose ids equal
+bert_tf's, which are those of google-research/bert's tokenizer, or of
+`tokenizers`.
 """
 
 import json
@@ -33,38 +34,38 @@ from bert_tf import program
 from bert_tf.text.tokenizers import files as tokenizer_files
 
 _MODEL_DIR = flags.DEFINE_string(
-    "model_dir", None, "Folder of vocabulary and settings.", required=True
+    "model_dir", None, "Folder with vocabulary and settings.", required=True
 )
 _TEXT_FILE = flags.DEFINE_string(
-    "text_file", None, "A text a line, UTF-8.", required=True
+    "text_file", None, "One text per line, UTF-8.", required=True
 )
 _PEER = flags.DEFINE_multi_string(
     "peer",
     [],
-    "library=python: of transformers, keras_hub and tokenizers, and the Python "
-    "of an environment with it.",
+    "library=python: transformers, keras_hub or tokenizers, and the Python of "
+    "its environment.",
 )
 _MAX_TEXTS = flags.DEFINE_integer(
-    "max_texts", 50000, "Of the file.", lower_bound=1
+    "max_texts", 50000, "Texts to read from the file.", lower_bound=1
 )
 _MAX_SEQ_LENGTH = flags.DEFINE_integer(
     "max_seq_length",
     128,
-    "Of a row; 0 for the ids of the pieces alone, neither cut nor padded "
+    "Length of a row; 0 for only the pieces' ids, neither cut nor padded "
     "(bert_tf and tokenizers).",
     lower_bound=0,
 )
 _THREADS = flags.DEFINE_integer(
-    "threads", 0, "Of bert_tf, keras_hub and tokenizers; 0 for all.", 0
+    "threads", 0, "Threads of bert_tf, keras_hub and tokenizers; 0 for all.", 0
 )
 _BATCH_SIZE = flags.DEFINE_integer(
-    "batch_size", 256, "Texts made to arrays together.", lower_bound=1
+    "batch_size", 256, "Texts per batch.", lower_bound=1
 )
 _ROUNDS = flags.DEFINE_integer(
-    "rounds", 5, "Of all libraries in turn.", lower_bound=1
+    "rounds", 5, "Rounds over all libraries.", lower_bound=1
 )
 
-# The one that the others are held to, and its quicker, less exact setting.
+# The reference for the others, and its faster, less exact setting.
 _OURS = "bert_tf"
 _OURS_FAST = "bert_tf, fast=True"
 

@@ -1,17 +1,17 @@
-r"""Compiles pre-training for TPU chips without a TPU, and tells what it takes.
+r"""Compiles pre-training for TPU chips without a TPU; prints what it takes.
 
     make tpu-check
 
-or, where jax and libtpu are installed beside bert_tf,
+or, if jax and libtpu are installed beside bert_tf,
 
     python benchmarks/tpu.py --results_dir=build/tpu
 
-Each cell is compiled in a process of its own and stored as it is done, in
-minutes; run again, the program goes on with those that are missing. Remove
-the folder after a change of the model. Prints tables in Markdown: what the
-compiler in libtpu tells of the step of `run_pretraining` in mixed bfloat16 on
-one chip, of the same model under KERAS_BACKEND=jax on four, and what the
-paper's pre-training would cost on paper (tpu_costs.py).
+Each cell is compiled in its own process, which takes minutes, and stored when
+it is done. Rerun the program to compile missing cells. Remove the folder after
+you change the model. Prints tables in Markdown: what libtpu's compiler reports
+for the step of `run_pretraining` in mixed bfloat16 on one chip, and for the
+same model under KERAS_BACKEND=jax on four; and an estimate of what the paper's
+pre-training would cost (tpu_costs.py).
 """
 
 import dataclasses
@@ -29,22 +29,22 @@ from bert_tf.config import BertConfig
 from bert_tf.training import health
 
 _RESULTS_DIR = flags.DEFINE_string(
-    "results_dir", "build/tpu", "Where the cells are stored."
+    "results_dir", "build/tpu", "Folder that stores the cells."
 )
 _CELLS = flags.DEFINE_list(
     "cells",
     None,
     "Cells as size:length:batch:chip, e.g. base:128:256:v5e; chip is v5e or "
-    "v6e, or a host of several as v5e_2x2, under jax. With :rematerialize "
-    "behind it, blocks are computed again. Default: the table's.",
+    "v6e, or under jax a host of several chips, e.g. v5e_2x2. The suffix "
+    ":rematerialize recomputes blocks. Default: the table's.",
 )
 _COMPILE = flags.DEFINE_bool(
-    "compile", True, "Whether to compile what is missing."
+    "compile", True, "Whether to compile missing cells."
 )
 
-# The batches are powers of two that should fill the chip, and one as large as
-# those tell. With blocks computed again they are several times as large, and
-# leave room.
+# The batches are powers of two that should fill the chip, and one of the
+# largest size that these suggest. With rematerialized blocks they are several
+# times as large, and leave room.
 _TABLE = (
     "base:128:256:v5e",
     "base:128:320:v5e",
@@ -64,7 +64,7 @@ _GIB = 2**30
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One program: a model, the shape of a batch, and where it is to run."""
+    """One program: a model, the shape of a batch, and the target chip."""
 
     size: str
     length: int
@@ -104,7 +104,7 @@ class Cell:
         return "again" if self.rematerialize else "kept"
 
     def compile(self):
-        """Returns whether the cell is there, or now is."""
+        """Compiles the cell if it is missing; returns whether it is there."""
         if self.path.exists():
             return True
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ class Cell:
 
 
 def chip_table(cells):
-    """Returns lines of Markdown: what one chip's program takes."""
+    """Returns lines of Markdown on what one chip's program takes."""
     lines = [
         "| model | length | rows | chip | activations | Gflop a row "
         "| of the matrix products | arguments | temporary | in all "
@@ -169,14 +169,14 @@ def chip_table(cells):
 
 
 def _most_rows(cell, told):
-    """Returns how many rows would fit if all temporary memory were theirs."""
+    """Returns how many rows would fit if they took all temporary memory."""
     temporary = told["temporary_bytes"]
     room = tpu_costs.MEMORY_GIB[cell.chip] * _GIB - _total_bytes(told)
     return int(cell.batch_size * (room + temporary) / temporary)
 
 
 def host_table(cells):
-    """Returns lines of Markdown: one chip's program of several."""
+    """Returns lines of Markdown on each chip's program on several chips."""
     lines = [
         "| model | length | rows | chips | activations | all-reduces "
         "| arrays in them | Gflop a chip | in all, a chip |",
@@ -198,13 +198,13 @@ def host_table(cells):
 def flops_per_example(cells):
     """Returns {size: {length: operations}} for the table of costs.
 
-    They are the compiler's of a size whose lengths are both there, else the
-    matrix products of all places, and the name then says so.
+    They are the compiler's count if both lengths of a size are there. Otherwise
+    they are the matrix products at all positions, and the name says so.
     """
     compiled = {}
     for cell in cells:
         told = cell.read()
-        # What is computed again is none of the model's.
+        # Recomputed operations do not count as the model's.
         if "flops" in told and not cell.rematerialize:
             of_size = compiled.setdefault(cell.size, {})
             of_size.setdefault(cell.length, told["flops"] / cell.batch_size)
@@ -223,7 +223,7 @@ def flops_per_example(cells):
 
 
 def _total_bytes(told):
-    """What must be in memory at once: what is updated in place counts once."""
+    """Returns the bytes needed at once; in-place updates count once."""
     return (
         told["argument_bytes"]
         + told["temporary_bytes"]
@@ -236,7 +236,7 @@ def main(_):
     cells = [Cell.parse(text) for text in _CELLS.value or _TABLE]
     failed = False
     if _COMPILE.value:
-        # All are tried, whichever fails.
+        # If one fails, the others are still compiled.
         results = [cell.compile() for cell in cells]
         failed = not all(results)
     cells = [cell for cell in cells if cell.path.exists()]

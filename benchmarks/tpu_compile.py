@@ -1,13 +1,13 @@
-r"""Compiles the training step of pre-training for one TPU chip, without a TPU.
+r"""Compiles the pre-training step for one TPU chip, without a TPU.
 
     python benchmarks/tpu_compile.py base 128 256 v5e keep cell.json
 
-lowers what `bert_tf.training.loop` runs on each replica (dropout seeds, model,
-losses, gradients, optimizer; mixed bfloat16) to StableHLO with TensorFlow and
-gives it to the compiler in libtpu. With "keep" activations are kept, with
-"rematerialize" made again, as that flag of the program does. No device is asked
-for: nothing runs. Into the JSON file goes what the compiler tells of the
-program. `benchmarks/tpu.py` calls this for each line of its table.
+Lowers what `bert_tf.training.loop` runs on each replica (dropout seeds, model,
+losses, gradients, optimizer; mixed bfloat16) to StableHLO with TensorFlow, and
+passes it to libtpu's compiler. "keep" keeps activations, "rematerialize"
+recomputes them, as that flag of the program does. It needs no device, and
+nothing runs. Writes what the compiler reports to the JSON file.
+`benchmarks/tpu.py` calls this for each line of its table.
 
 Needs jax and libtpu beside bert_tf; `make tpu-check` makes the environment.
 """
@@ -18,7 +18,7 @@ import re
 import sys
 import time
 
-# Before libtpu is loaded: it would look for a cloud's metadata server.
+# Before libtpu is loaded, as it would look for a cloud metadata server.
 os.environ.update(
     TPU_SKIP_MDS_QUERY="1",
     JAX_PLATFORMS="cpu",
@@ -80,8 +80,8 @@ def compile_for_chip(stablehlo, chip):
         chip: "v5e" or "v6e".
 
     Returns:
-        {name: number} of the compiler's statistics, or {"too_large": what
-        the compiler says} where it does not fit into the memory.
+        {name: number} of the compiler's statistics, or {"too_large": the
+        compiler's message} if it does not fit into memory.
     """
     topology = topologies.get_topology_desc(
         platform="tpu",
@@ -108,18 +108,19 @@ def compile_for_chip(stablehlo, chip):
         "argument_bytes": memory.argument_size_in_bytes,
         "temporary_bytes": memory.temp_size_in_bytes,
         "output_bytes": memory.output_size_in_bytes,
-        # Variables that are updated in place.
+        # Variables updated in place.
         "alias_bytes": memory.alias_size_in_bytes,
         "code_bytes": memory.generated_code_size_in_bytes,
     }
 
 
 def _for_tpu(stablehlo):
-    """Rewrites what TensorFlow's bridge lowers otherwise for a CPU.
+    """Rewrites what TensorFlow's bridge lowers differently for CPUs.
 
-    `mhlo.copy`, which jax does not know, becomes a reshape to itself. Random
-    bits come from the device's own generator, with a state of two numbers, as
-    tf2xla has it on TPUs; on CPUs it takes Philox, with three.
+    `mhlo.copy`, which jax does not know, becomes a reshape to the same shape.
+    Random bits come from the device's own generator, with a state of two
+    numbers, as tf2xla does on TPUs. On CPUs it uses Philox, with a state of
+    three.
     """
     stablehlo = re.sub(
         r"mhlo\.copy (%\S+)(?: \{.*\})? : (tensor<.*?>)",

@@ -2,11 +2,11 @@ r"""Compiles pre-training under KERAS_BACKEND=jax for the chips of a TPU host.
 
     python benchmarks/tpu_compile_jax.py base 128 256 v5e:2x2 keep cell.json
 
-The batch is divided among the chips, the weights are on all of them, and the
-optimizer is Keras's AdamW: `bert_tf.training` is TensorFlow's. With "keep"
-activations are kept, with "rematerialize" made again by `keras.remat`. No
-device is asked for: nothing runs. Into the JSON file goes what the compiler
-tells of one chip's program, and the reductions over the chips in it.
+The batch is divided among the chips, and the weights are on all of them. The
+optimizer is Keras's AdamW, as `bert_tf.training` needs TensorFlow. "keep" keeps
+activations, "rematerialize" recomputes them with `keras.remat`. It needs no
+device, and nothing runs. Writes what the compiler reports on one chip's
+program, and its reductions over the chips, to the JSON file.
 `benchmarks/tpu.py` calls this for each line of its table.
 
 Needs jax and libtpu beside bert_tf; `make tpu-check` makes the environment.
@@ -18,7 +18,7 @@ import re
 import sys
 import time
 
-# Before Keras and libtpu are loaded; libtpu would look for a cloud's metadata
+# Before Keras and libtpu are loaded, as libtpu would look for a cloud metadata
 # server.
 os.environ.update(
     KERAS_BACKEND="jax",
@@ -52,7 +52,7 @@ def make_step(model, optimizer):
         )
         totals = objectives.PRETRAINING.losses(outputs, batch)
         weights = objectives.PRETRAINING.weights(batch)
-        # Sums over all chips: the batch is one, though divided.
+        # Sums over all chips: they share one batch.
         return sum(totals[n] / (weights[n] + 1e-5) for n in totals), rest
 
     def step(state, batch):

@@ -1,16 +1,16 @@
-r"""The model that two hours of training on two cores buy.
+r"""Trains the model that two hours on two cores can give.
 
     python benchmarks/two_hours.py --input_file='books.txt.xz,wiki.txt.xz' \
         --glue_dir=glue --output_dir=two_hours
 
-From text, a sentence a line and a blank line between documents, to scores on
-the development sets of GLUE: learns a vocabulary, makes records, pre-trains,
+Goes from text (one sentence per line, a blank line between documents) to scores
+on GLUE's development sets: learns a vocabulary, makes records, pre-trains,
 draws the losses into curve.png, and tunes to each task from the pre-trained
 weights and, with the same flags, from new ones. Every hundredth document is
-held out, for the curve. results/2026-11-22-pretraining.md tells how the recipe
+held out for the curve. results/2026-11-22-pretraining.md shows how the recipe
 was chosen.
 
-Every command is printed. Run again after a stop, it goes on.
+Prints every command. Rerun it to resume after a stop.
 """
 
 import concurrent.futures
@@ -31,10 +31,10 @@ _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Text files: globs, comma-separated.", required=True
 )
 _GLUE_DIR = flags.DEFINE_string(
-    "glue_dir", None, "Folder with a folder of each task.", required=True
+    "glue_dir", None, "Folder with one folder per task.", required=True
 )
 _OUTPUT_DIR = flags.DEFINE_string(
-    "output_dir", None, "Folder of all that is made.", required=True
+    "output_dir", None, "Folder for all outputs.", required=True
 )
 _PHASES = flags.DEFINE_string(
     "phases",
@@ -56,14 +56,14 @@ _CONFIG = {
     "max_position_embeddings": _MAX_SEQ_LENGTH,
     "type_vocab_size": 2,
 }
-# So small a model cannot learn the text's few epochs by heart, but a task's.
+# Such a small model cannot memorise the text in few epochs, but can a task.
 _DROPOUT = {"pretrained": 0.0, "tuned": 0.1}
 _HELD_OUT_EVERY = 100
 _LEARNING_RATE = 5e-4
 _NUM_WARMUP_STEPS = 500
 _TUNING_EPOCHS = 3
-# Of GLUE: learning rates and seeds, all of which are tried. The large task
-# takes as long with one of each as the others with six.
+# {tasks of GLUE: learning rates and seeds}, all of which are tried. The large
+# task takes as long with one of each as the others with six runs.
 _TUNING = {
     "SST-2": ("1e-4", "0"),
     "CoLA": ("1e-4,3e-4", "0,1,2"),
@@ -72,7 +72,7 @@ _TUNING = {
 
 
 def make_records(folder, text, length, masking):
-    """Returns the records of a text in rows of this length; made once."""
+    """Returns records of a text with rows of this length; makes them once."""
     path = folder / f"{text.stem}-{length}.tfrecord"
     if not path.exists():
         recipe.run(
@@ -86,7 +86,7 @@ def make_records(folder, text, length, masking):
             max_seq_length=length,
             max_predictions_per_seq=round(_MASKED_LM_PROB * length) + 1,
             max_sequences_per_row=8,
-            # Short ones fill the rows: 6 % of padding in place of 12.
+            # Short examples fill the rows: 6 % padding instead of 12 %.
             short_seq_prob=0.5,
             dupe_factor=1,
         )
@@ -94,7 +94,7 @@ def make_records(folder, text, length, masking):
 
 
 def draw(summaries, path):
-    """Draws the losses of masked tokens by step; returns hours of training."""
+    """Draws the masked-LM losses over time; returns hours of training."""
     hours = {
         step: seconds / 3600
         for step, seconds in recipe.seconds_by_step(summaries).items()
@@ -137,7 +137,7 @@ def write_configs(folder):
 
 
 def pretrain(folder, records, eval_records, config_file):
-    """Trains through all phases; returns the folder of model and summaries."""
+    """Trains all phases; returns the folder of the model and summaries."""
     pretrained = folder / "pretrained"
     recipe.run(
         "-m bert_tf.run_pretraining",
@@ -163,13 +163,13 @@ def pretrain(folder, records, eval_records, config_file):
 
 
 def tune(folder, config_file, **weights):
-    """Returns {(task, score): text} of the development sets."""
+    """Tunes to all tasks; returns {(task, score): text} on their dev sets."""
     scores = {}
     for task, (learning_rates, seeds) in _TUNING.items():
         recipe.run(
             "-m bert_tf.run_glue",
-            # Beside the other tuning: two with a core each get a third more
-            # done than one with both.
+            # Runs beside the other tuning: two with one core each are a third
+            # faster than one with both.
             threads=1,
             glue_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
             tasks=task,
@@ -194,7 +194,7 @@ def tune(folder, config_file, **weights):
 def main(_):
     from bert_tf.tasks.classification import glue_files
 
-    # What is missing or wrong is told now, and not after hours.
+    # Report missing and wrong flags now, not after hours.
     parsed_phases = options.parse_phases(_PHASES.value)
     for task in _TUNING:
         glue_files.glue_task(task).check(

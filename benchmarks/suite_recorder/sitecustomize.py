@@ -1,10 +1,10 @@
-"""Counts where a Python process spends its processor time.
+"""Records where a Python process spends its processor time.
 
-Python imports a module of this name as it starts. benchmarks/suite_times.py
-puts this folder on PYTHONPATH, so every process of the test suite counts:
-pytest's own, programs that tests start, and forks. Each process appends lines
-of JSON to a file of its own in the folder $BERT_TF_SUITE_TIMES; a process that
-is killed leaves none.
+Python imports a module of this name when it starts. benchmarks/suite_times.py
+puts this folder on PYTHONPATH, so every process of the test suite is counted:
+pytest itself, programs that tests start, and forks. Each process appends lines
+of JSON to its own file in the folder $BERT_TF_SUITE_TIMES; a process that is
+killed leaves none.
 """
 
 import atexit
@@ -18,8 +18,8 @@ import time
 
 _FOLDER = os.environ["BERT_TF_SUITE_TIMES"]
 
-# Modules of TensorFlow, a function that others call through the module, and
-# what its time counts as.
+# A module of TensorFlow, a function that others call through it, and the kind
+# that its time counts as.
 _PATCHES = (
     (
         "tensorflow.python.framework.func_graph",
@@ -33,9 +33,9 @@ _PATCHES = (
 class Recorder:
     """Seconds of this process by kind: "start", "tracing" and "export".
 
-    A kind inside another counts as the outer one: what a save traces is
-    export. Imports count as start, whenever they come. Each of the kinds is
-    the work of one Python thread; all threads' time is in the total.
+    Nested kinds count as the outermost one: tracing within a save is export.
+    Imports count as start, whenever they happen. Each kind is the work of one
+    Python thread; the total has the time of all threads.
     """
 
     def __init__(self):
@@ -48,7 +48,7 @@ class Recorder:
         self._seconds = {"start": 0.0, "tracing": 0.0, "export": 0.0}
 
     def counted(self, kind, function):
-        """Returns the function, its outermost calls timed."""
+        """Wraps a function so that its outermost calls are timed."""
 
         def wrapper(*args, **kwargs):
             if getattr(self._thread, "is_counting", False):
@@ -80,13 +80,14 @@ class Recorder:
         for module_name, function_name, kind in _PATCHES:
             module = sys.modules.get(module_name)
             function = getattr(module, function_name, None)
-            # A module that is being imported does not have it yet.
+            # A module that is still being imported may not have the function
+            # yet.
             if module_name not in self._patched and function is not None:
                 self._patched.add(module_name)
                 setattr(module, function_name, self.counted(kind, function))
 
     def report(self, test):
-        """Appends what was spent since the last report, of a test or of ""."""
+        """Appends the time since the last report, for a test or for ""."""
         total_s = time.process_time()
         line = {"test": test, "total": total_s - self._reported_s}
         line |= self._seconds
@@ -97,14 +98,14 @@ class Recorder:
 
 
 def _report_end():
-    # pytest sets it while a test runs, and processes inherit it.
+    # pytest sets this while a test runs, and child processes inherit it.
     test = os.environ.get("PYTEST_CURRENT_TEST", "")
     RECORDER.report(test.partition(" ")[0])
 
 
 def _begin_fork(recorder):
     recorder.reset()
-    # A fork of multiprocessing leaves without the functions of atexit.
+    # Forks of multiprocessing exit without running atexit's functions.
     multiprocessing.util.Finalize(None, _report_end, exitpriority=0)
 
 

@@ -1,4 +1,4 @@
-"""A plugin of pytest: reports the times of each test of this process."""
+"""A pytest plugin that reports the times of each test in this process."""
 
 import pytest
 import sitecustomize
@@ -6,7 +6,7 @@ import sitecustomize
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    # What came before, collection included, is of no test.
+    # Time until here, including collection, belongs to no test.
     sitecustomize.RECORDER.report("")
     result = yield
     sitecustomize.RECORDER.report(item.nodeid)
