@@ -175,7 +175,7 @@ def test_what_has_no_place_for_sentences_reports_their_files(
     assert report.names("left over") == tuple(SENTENCE_FILES)
     assert str(report).splitlines()[-2].split() == [
         *("left", "over", "2_Dense/model.safetensors", "file"),
-        *["in", "no", "file", "of", "this", "form"],
+        *["not", "stored", "in", "this", "format"],
     ]
     assert not (tmp_path / "b/modules.json").exists()
 
