@@ -247,6 +247,11 @@ class FineTuningConfig:
                     f"--{name} must be given with --do_train and --do_eval."
                 )
 
+    @property
+    def compares_epochs(self) -> bool:
+        """Whether epochs are compared by their scores."""
+        return bool(self.keep_best or self.early_stopping_epochs)
+
     def of_training(self) -> dict[str, Any]:
         """Returns {name: value} that a resumed training must have, too."""
         return {

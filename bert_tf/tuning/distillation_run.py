@@ -106,7 +106,11 @@ class DistillationRun(tuning_run.Run):
         teaching.check_tokenizers(exempt)
         teaching.check_rematerialized(config.rematerialize)
         _check_head(teaching.lesson, config)
-        self._teaching = teaching
+        encoder_layers.check(
+            teaching.student.config.num_blocks,
+            config.freeze_lower_layers,
+            config.reinit_top_layers,
+        )
         super().__init__(
             config,
             # Values chosen on a development set suit only the teacher's
@@ -116,43 +120,45 @@ class DistillationRun(tuning_run.Run):
             strategy,
             dtype_policy,
             dataset,
+            start=teaching.student,
+        )
+        self._teaching = teaching
+        with strategy.scope():
+            self._teacher = task_folder.tuned_model(
+                teaching.teacher,
+                self.task,
+                teaching.teacher_policy(dtype_policy),
+            )
+            self._trained = distiller.Distiller(
+                self.model, self._teacher, teaching.lesson
+            )
+        self._objective = objective_of(
+            self.task, teaching.lesson, teaching.student.config.is_decoder
         )
         self._settings |= teaching.settings()
         self._facts |= teaching.facts(self._teacher)
-        if not teaching.lesson.asks_teacher:
-            return
+        if teaching.lesson.asks_teacher:
+            self._give_texts_to_teacher()
+
+    def _give_texts_to_teacher(self):
+        """Gives a teacher with another tokenizer inputs of its own."""
+        teaching, max_seq_length = self._teaching, self.config.max_seq_length
         # This also checks the length against the teacher's.
-        preprocessor = teaching.teacher.preprocessor(config.max_seq_length)
-        if not teaching.has_one_tokenizer:
-            if config.bucket_window_batches:
-                raise ValueError(
-                    "--bucket_window_batches must not be given if teacher and "
-                    "student have different tokenizers: they would sort the "
-                    "examples differently."
-                )
-            source = self.sources[TRAIN]
-            assert isinstance(source, TextSource)
-            self.sources[TRAIN] = TwoTokenizers(
-                student=source,
-                teacher=dataclasses.replace(source, preprocessor=preprocessor),
+        preprocessor = teaching.teacher.preprocessor(max_seq_length)
+        if teaching.has_one_tokenizer:
+            return
+        if self.config.bucket_window_batches:
+            raise ValueError(
+                "--bucket_window_batches must not be given if teacher and "
+                "student have different tokenizers: they would sort the "
+                "examples differently."
             )
-
-    def _find_start(self, folder):
-        del folder
-        start = self._teaching.student
-        encoder_layers.check(
-            start.config.num_blocks,
-            self.config.freeze_lower_layers,
-            self.config.reinit_top_layers,
+        source = self.sources[TRAIN]
+        assert isinstance(source, TextSource)
+        self.sources[TRAIN] = TwoTokenizers(
+            student=source,
+            teacher=dataclasses.replace(source, preprocessor=preprocessor),
         )
-        return start
-
-    def _make_trained(self, dtype_policy):
-        teaching = self._teaching
-        self._teacher = task_folder.tuned_model(
-            teaching.teacher, self.task, teaching.teacher_policy(dtype_policy)
-        )
-        return distiller.Distiller(self.model, self._teacher, teaching.lesson)
 
     def _other_hashes(self):
         tokenizer = self._teaching.teacher.tokenizer
@@ -183,13 +189,6 @@ class DistillationRun(tuning_run.Run):
             if name not in names
         }
         return others | self._teaching.told_settings()
-
-    def _objective(self) -> Objective:
-        return objective_of(
-            self.task,
-            self._teaching.lesson,
-            self._teaching.student.config.is_decoder,
-        )
 
     def _origin(self):
         return self._teaching.of_origin(super()._origin(), self._teacher)

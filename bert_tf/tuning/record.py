@@ -1,11 +1,14 @@
 """The record of a training: its losses, and its scores by epoch."""
 
 import json
+import math
 import numbers
 from collections.abc import Sequence
 from typing import Any
 
 from bert_tf import files
+from bert_tf.tasks.task import Task
+from bert_tf.training import checkpointing
 
 _NAME = "epochs.json"
 
@@ -144,3 +147,24 @@ class EpochRecord:
 
 def _without_epoch(results):
     return {name: results[name] for name in results if name != "epoch"}
+
+
+def step_of_model(folder: str, task: Task) -> int:
+    """Returns the step of the tuned model in a folder.
+
+    Args:
+        folder: The model's folder.
+        task: The `Task` it is evaluated with.
+    """
+    found = checkpointing.read_description(folder) or {}
+    if found.get("keep_best"):
+        # Its metrics may differ from those of this evaluation.
+        task = task.from_dict(found["task"])
+    record = EpochRecord(
+        f"{folder}/{checkpointing.FOLDER}", task.main_metric, math.inf
+    )
+    if found.get("keep_best") and record.evaluations:
+        return int(record.best["global_step"])
+    if record.model_step is not None:
+        return record.model_step
+    return checkpointing.trained_steps(folder)

@@ -33,11 +33,11 @@ def fit(task: Task, logits: np.ndarray, labels: np.ndarray) -> tuple[Task, str]:
             task.temperature,
         )
         return task, f"**No temperature can be fitted on this set: {error}.**"
-    told = (
+    note = (
         f"The temperature is fitted on this set ({len(labels):,} "
         "examples): on others the error will be larger."
     )
-    return task.with_temperature(temperature), told
+    return task.with_temperature(temperature), note
 
 
 def stored(folder: str, task: Task) -> float:
@@ -73,15 +73,15 @@ def keep(folder: str, output_dir: str, temperature: float) -> None:
         )
 
 
-def tell(
-    logits: np.ndarray, labels: np.ndarray, temperature: float, told: str
+def describe(
+    logits: np.ndarray, labels: np.ndarray, temperature: float, note: str
 ) -> tuple[dict[str, float], tuple[str, str]]:
     """Returns what a temperature achieves on a development set.
 
     Args:
         logits, labels: As for `fit`.
         temperature: The temperature.
-        told: The sentence from `fit`; "" if it was not fitted here.
+        note: The sentence from `fit`; "" if it was not fitted here.
 
     Returns:
         The results, {name: float}, and a section of the report, (heading,
@@ -95,7 +95,7 @@ def tell(
             before,
             after,
             temperature,
-            told or "The temperature is as the model's folder has it.",
+            note or "The temperature is as the model's folder has it.",
             has_sigmoids=labels.ndim == 2,
         ),
     )

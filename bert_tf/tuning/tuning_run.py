@@ -5,10 +5,7 @@ does differently.
 """
 
 import dataclasses
-import functools
-import json
 import math
-import os
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
@@ -19,36 +16,30 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf import manifest
 from bert_tf.checkpoints import model_card
-from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints.starting_point import StartingPoint
-from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.optimizers.loss_scale import LossScaleOptimizer
-from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.models.objectives import Objective
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
-from bert_tf.training import evaluation
-from bert_tf.training import loop
 from bert_tf.training import output_folder
 from bert_tf.training import progress
-from bert_tf.training import randomness
 from bert_tf.training import rematerialization
-from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.compilation import Compilation
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning import identity
-from bert_tf.tuning import report
+from bert_tf.tuning import record as record_lib
 from bert_tf.tuning import temperatures
+from bert_tf.tuning import trainer
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.predictor import Predictor
 from bert_tf.tuning.record import EpochRecord
+from bert_tf.tuning.reporter import Reporter
 
 # Called with the name of a set and the answers to it.
 OnPredictions: TypeAlias = Callable[[str, Any], None]
@@ -70,6 +61,7 @@ class Run:
         dtype_policy: Name of the Keras dtype policy.
         dataset: Name of the TensorFlow Datasets set that the examples come
             from, for the model card; None if they come from elsewhere.
+        start: The `StartingPoint`; None for that of the settings.
 
     Attributes:
         start: The `StartingPoint`.
@@ -92,19 +84,10 @@ class Run:
         strategy: tf.distribute.Strategy,
         dtype_policy: str = "float32",
         dataset: str | None = None,
+        *,
+        start: StartingPoint | None = None,
     ) -> None:
-        is_tpu = strategies.is_tpu(strategy)
-        if config.do_train and config.bucket_window_batches and is_tpu:
-            raise ValueError(
-                "--bucket_window_batches must not be given on a TPU, where all "
-                "batches have one length."
-            )
-        if config.calibrate and not task.has_temperature:
-            raise ValueError(
-                "--calibrate must be given with a classification, several "
-                "labels or a multiple choice. "
-                f"Received: a task of {task.title!r}."
-            )
+        _check_settings(config, task, strategy)
         if config.do_train:
             # The task's temperature belongs to a teacher or to old weights.
             task = task.with_temperature(1.0)
@@ -113,75 +96,36 @@ class Run:
         self._compilation = strategies.choose_compilation(
             config.jit_compile, strategy
         )
-        is_compiled = self._compilation is Compilation.STEP
         self.config = config
         self.task = task
         self.strategy = strategy
         self.is_chief = strategies.is_chief(strategy)
         folder = tuned_folder(config)
-        self.start = self._find_start(folder)
+        self.start = find_start(config, folder) if start is None else start
         # The folder of the training that the model comes from.
         self._folder = folder or config.output_dir
-        self.sources: dict[str, Any] = task.make_sources(
-            examples,
-            self.start.preprocessor(config.max_seq_length),
-            seed=config.random_seed,
-            is_trimmed=not is_tpu,
-            window_batches=config.bucket_window_batches,
+        self.sources = _make_sources(
+            config, task, examples, self.start, strategy, self._compilation
         )
-        if is_compiled and config.do_train:
-            # XLA compiles every length separately.
-            self.sources[TRAIN] = dataclasses.replace(
-                self.sources[TRAIN],
-                trim_multiple=math.ceil(config.max_seq_length / _NUM_LENGTHS),
-            )
-        if config.do_train:
-            task.check_training(
-                self.sources[TRAIN],
-                config,
-                strategy.num_replicas_in_sync,
-                is_compiled,
-            )
-        # Read the card before the weights.
-        self._card = model_folder.read_card(self._folder)
+        self._reporter = Reporter(config, self._folder, dataset)
         with strategy.scope():
-            self.model = self._make_model(dtype_policy)
-            if config.do_train and config.rematerialize:
-                rematerialization.rematerialize(self.model.encoder)
-            # The model whose weights a training's state holds.
-            self._trained = self._make_trained(dtype_policy)
+            self.model = _make_model(config, task, self.start, dtype_policy)
+        # The model whose weights a training's state holds. It may be one that
+        # holds `model`.
+        self._trained = self.model
+        # What is trained for; None for the task's own objective.
+        self._objective: Objective | None = None
         self.answers: dict[str, Any] = {}
         self.results: dict[str, float] | None = None
         self._predict = Predictor(
             task.prediction_model(self.model, config.max_seq_length), strategy
         )
-        self._dataset = dataset
         # The step of the weights to save.
         self._step = 0
         self._resumed_at: int | None = None
         # What a resumed training must also have in common, beside settings.
         self._facts: dict[str, Any] = {}
-        self._compares_epochs = bool(
-            config.keep_best or config.early_stopping_epochs
-        )
-        self._settings = task.training_settings(self._compares_epochs)
-
-    def _find_start(self, folder):
-        return find_start(self.config, folder)
-
-    def _make_model(self, dtype_policy):
-        """Returns the model of the run; called in the strategy's scope."""
-        make_model = (
-            task_folder.new_model
-            if self.config.do_train
-            else task_folder.tuned_model
-        )
-        return make_model(self.start, self.task, dtype_policy)
-
-    def _make_trained(self, dtype_policy):
-        """Returns the model to train, which may be one that holds `model`."""
-        del dtype_policy
-        return self.model
+        self._settings = task.training_settings(config.compares_epochs)
 
     def _begin_anew(self):
         """Sets weights of a new training that no checkpoint provides."""
@@ -194,9 +138,9 @@ class Run:
         """Returns the settings, by names that are clear to a reader."""
         return self._settings
 
-    def _objective(self):
-        """Returns the `Objective` of the training."""
-        return self.task.objective()
+    def _other_hashes(self):
+        """Returns more `identity.Hashes`."""
+        return {}
 
     def execute(self, on_predictions: OnPredictions | None = None) -> None:
         """Trains, evaluates and predicts, as the config says.
@@ -207,27 +151,12 @@ class Run:
         if self.config.do_train:
             self.tune()
         elif self.config.do_eval:
-            step = self._tuned_steps()
+            step = record_lib.step_of_model(self._folder, self.task)
             self.results = self.evaluate() | {"global_step": step}
         if self.config.do_eval and self.is_chief:
             self.report()
         if self.config.do_predict:
             self.predict(on_predictions)
-
-    def _tuned_steps(self):
-        """Returns the step of the model in the folder."""
-        begun_with = checkpointing.read_description(self._folder) or {}
-        task = self.task
-        if begun_with.get("keep_best"):
-            # Its metrics may differ from those of this evaluation.
-            task = task.from_dict(begun_with["task"])
-        folder = f"{self._folder}/{checkpointing.FOLDER}"
-        record = EpochRecord(folder, task.main_metric, math.inf)
-        if begun_with.get("keep_best") and record.evaluations:
-            return int(record.best["global_step"])
-        if record.model_step is not None:
-            return record.model_step
-        return checkpointing.trained_steps(self._folder)
 
     def tune(self) -> dict[str, float] | None:
         """Tunes the model, or resumes tuning, and saves it.
@@ -266,64 +195,105 @@ class Run:
             config.num_train_epochs,
         )
         state = self._begin(ends[-1])
-        first_step = state.step
         old_temperature = temperatures.stored(config.output_dir, task)
         with state.hold(self.is_chief):
             record = EpochRecord(state.folder, task.main_metric, state.step)
-            if self._compares_epochs:
+            if config.compares_epochs:
                 record.check_evaluated(ends, state.step)
-            train_to = self._make_trainer(ends[-1], state, record)
-            for epoch, end in enumerate(ends, start=1):
-                is_last = end == ends[-1]
-                if state.step > end or not (config.do_eval or is_last):
-                    continue
-                train_to(end=end)
-                if config.do_eval:
-                    results = self.evaluate() | {"global_step": state.step}
-                    record.add(epoch, results)
-                    _log_results(f"epoch {epoch}/{len(ends)}", results)
-                    # Saved before the record is written: a run that is killed
-                    # in between does both again.
-                    if config.keep_best and not record.num_without_gain:
-                        self._step = state.step
-                        self.save()
-                if self.is_chief:
-                    record.write()
-                patience = config.early_stopping_epochs
-                if patience and record.num_without_gain >= patience:
-                    logging.info(
-                        "Stopped early: %s has not risen in %d epochs.",
-                        task.main_metric,
-                        record.num_without_gain,
-                    )
-                    break
-            if state.step == first_step:
-                logging.warning(
-                    "%s: nothing was trained. The training there had ended at "
-                    "step %d.",
-                    config.output_dir,
-                    first_step,
-                )
-            if not config.keep_best:
-                self._step = state.step
-                self.save()
-                record.model_step = state.step
-                if self.is_chief:
-                    record.write()
-                self._take_temperature(old_temperature)
-                self.results = record.results_at(state.step)
-                return self.results
-        best = record.best
-        self._step = int(best["global_step"])
-        if best["global_step"] != state.step:
-            # The answers must come from the same weights as the model.
-            checkpoints.load_weights(config.output_dir, self.model)
-            task.load_elsewhere(self.model, config.output_dir, may_be_new=False)
-            self.evaluate()
-        self._take_temperature(old_temperature)
-        _log_results(f"best by {task.main_metric}", best)
-        self.results = best
-        return best
+            self._train_epochs(ends, state, record)
+            if config.keep_best:
+                self._take_best(state.step, record)
+            else:
+                self._save_last(state.step, record)
+            self._take_temperature(old_temperature)
+        if config.keep_best:
+            self.results = record.best
+            _log_results(f"best by {task.main_metric}", record.best)
+        else:
+            self.results = record.results_at(state.step)
+        return self.results
+
+    def _train_epochs(self, ends, state, record):
+        """Trains epoch by epoch, evaluates them and keeps the best.
+
+        Args:
+            ends: The steps at which epochs end.
+            state: The `TrainingState`.
+            record: The `EpochRecord`, which gets reports and results.
+        """
+        first_step = state.step
+        train_to = trainer.make_trainer(
+            self.config,
+            self.task,
+            self.sources[TRAIN],
+            state,
+            record,
+            ends[-1],
+            self.strategy,
+            self._compilation,
+            self._objective,
+        )
+        for epoch, end in enumerate(ends, start=1):
+            is_last = end == ends[-1]
+            if state.step > end or not (self.config.do_eval or is_last):
+                continue
+            train_to(end=end)
+            if self.config.do_eval:
+                results = self.evaluate() | {"global_step": state.step}
+                record.add(epoch, results)
+                _log_results(f"epoch {epoch}/{len(ends)}", results)
+                # Saved before the record is written: a run that is killed in
+                # between does both again.
+                if self.config.keep_best and not record.num_without_gain:
+                    self._step = state.step
+                    self.save()
+            if self.is_chief:
+                record.write()
+            if self._stops_early(record):
+                break
+        if state.step == first_step:
+            logging.warning(
+                "%s: nothing was trained. The training there had ended at step "
+                "%d.",
+                self.config.output_dir,
+                first_step,
+            )
+
+    def _stops_early(self, record):
+        """Returns whether the scores have not risen for too long."""
+        patience = self.config.early_stopping_epochs
+        if not patience or record.num_without_gain < patience:
+            return False
+        logging.info(
+            "Stopped early: %s has not risen in %d epochs.",
+            self.task.main_metric,
+            record.num_without_gain,
+        )
+        return True
+
+    def _save_last(self, step, record):
+        """Saves the model of the last step, and notes the step."""
+        self._step = step
+        self.save()
+        record.model_step = step
+        if self.is_chief:
+            record.write()
+
+    def _take_best(self, step, record):
+        """Gives the model the weights of the best epoch.
+
+        Args:
+            step: The step of the weights that it has.
+            record: The `EpochRecord`.
+        """
+        self._step = int(record.best["global_step"])
+        if self._step == step:
+            return
+        folder = self.config.output_dir
+        checkpoints.load_weights(folder, self.model)
+        self.task.load_elsewhere(self.model, folder, may_be_new=False)
+        # The answers must come from the same weights as the model.
+        self.evaluate()
 
     def evaluate(self) -> dict[str, float]:
         """Returns the results on the development sets, {name: float}.
@@ -355,63 +325,38 @@ class Run:
         Values that the task chooses on the development set are saved with the
         model if it was tuned in this run.
         """
-        config, results = self.config, self.results
-        assert results is not None, "There was no evaluation."
+        assert self.results is not None, "There was no evaluation."
+        temperature_note = self._calibrate()
+        self.results = self._reporter.write(
+            self.task,
+            self.sources[DEV],
+            self.answers[DEV],
+            self.results,
+            self._told_settings(),
+            temperature_note,
+        )
+
+    def _calibrate(self):
+        """Gives the task what it chooses on the development set.
+
+        Returns:
+            A sentence about the temperature; "" if none was to be fitted.
+        """
+        config, answers = self.config, self.answers[DEV]
         examples = self.sources[DEV].examples
-        task = self.task.calibrate(examples, self.answers[DEV])
-        told = ""
+        task, note = self.task.calibrate(examples, answers), ""
         if config.calibrate:
-            task, told = temperatures.fit(
-                task, self.answers[DEV], examples.labels
-            )
+            task, note = temperatures.fit(task, answers, examples.labels)
         if task != self.task:
             self.task = task
             if config.do_train:
-                # Where it is has been told.
+                # The log already says where it is.
                 self._write_model()
             elif config.calibrate:
                 temperatures.keep(
                     self._folder, config.output_dir, task.temperature
                 )
-        sections = task.report_sections(examples, self.answers[DEV], results)
-        if config.calibrate or task.temperature != 1:
-            calibrated, section = temperatures.tell(
-                self.answers[DEV], examples.labels, task.temperature, told
-            )
-            sections = [*sections, section]
-            self.results = results = results | calibrated
-        path = os.path.join(config.output_dir, "eval_results.txt")
-        evaluation.write_results(path, results)
-        for name in sorted(results):
-            print(f"{name} = {results[name]}")
-        report.write(
-            config.output_dir,
-            f"{task.title}: {task.main_metric} {results[task.main_metric]:.4g}",
-            results,
-            EpochRecord(
-                f"{self._folder}/{checkpointing.FOLDER}",
-                task.main_metric,
-                math.inf,
-            ),
-            dataclasses.asdict(config) | task.to_dict() | self._told_settings(),
-            sections,
-            task.report_scores,
-        )
-        # If the model is in another folder, only the results are written here.
-        if self._folder == config.output_dir:
-            # Not all families of tasks have names, and not all examples come
-            # from a file, which may differ from the last time.
-            name = str(getattr(task, "name", "development set"))
-            if (path := getattr(examples, "path", None)) is not None:
-                name = f"{name}, {os.path.basename(path)}"
-            name = f"{name}, {self.sources[DEV].num_examples:,} examples"
-            model_folder.write_results(
-                self._folder,
-                self._card,
-                task.title,
-                self._dataset or name,
-                report.shown_results(results, task.report_scores),
-            )
+        return note
 
     def _take_temperature(self, old):
         """Takes the temperature that belongs to the final weights.
@@ -481,22 +426,15 @@ class Run:
             vectors=self.task.sentence_vectors(self.model),
             origin=self._origin() if self.config.do_train else None,
         )
-        self._card = model_folder.read_card(self.config.output_dir)
+        self._reporter.read_card()
 
     def _origin(self):
         """Returns the training's `Origin`, for the model card."""
-        return model_card.Origin(
-            name=self.task.title,
-            method="fine-tuned",
-            start=self.start.init_checkpoint,
-            data={
-                "Training set": {
-                    "TensorFlow Datasets": self._dataset,
-                    "Examples": f"{self.sources[TRAIN].num_examples:,}",
-                }
-            },
-            datasets=(self._dataset,) if self._dataset else (),
-            settings={
+        return self._reporter.make_origin(
+            self.task,
+            self.start.init_checkpoint,
+            self.sources[TRAIN].num_examples,
+            {
                 "steps": self._step,
                 # There may have been fewer epochs before this step.
                 "resumed_at_step": self._resumed_at,
@@ -510,40 +448,32 @@ class Run:
 
     def _begin(self, num_train_steps):
         """Returns the `TrainingState`, new or restored."""
-        config, source = self.config, self.sources[TRAIN]
-        begun_with = checkpointing.read_description(config.output_dir)
-        flags, others = self._describe(begun_with)
-        if begun_with is not None:
-            identity.check_same(config.output_dir, begun_with, flags, others)
+        config = self.config
+        found = checkpointing.read_description(config.output_dir)
+        description = self._identity().describe(config.output_dir, found)
         encoder_layers.freeze_lower_layers(
             self.model.encoder, config.freeze_lower_layers
         )
         with self.strategy.scope():
             state = checkpointing.TrainingState(
                 self._trained,
-                _make_optimizer(
+                trainer.make_optimizer(
                     config, num_train_steps, self.model.compute_dtype
                 ),
                 config.output_dir,
-                flags | others,
+                description,
                 settings={"mixed_precision": self.model.dtype_policy.name},
                 may_differ=(identity.EPOCHS,),
             )
         if state.restore():
-            self._resumed_at = state.step
-            logging.info(
-                "Resumed at step %d of %d.", state.step, num_train_steps
-            )
-            if state.step < num_train_steps:
-                state.tell_changes()
-            if begun_with:
-                self._tell_more_epochs(begun_with, state.step, num_train_steps)
+            self._resume(state, found, num_train_steps)
         else:
             with self.strategy.scope():
                 self._begin_anew()
                 encoder_layers.reinit_top_layers(
                     self.model.encoder, config.reinit_top_layers
                 )
+        source = self.sources[TRAIN]
         logging.info(
             "%s: %d examples, %d an epoch, %d steps of %d, %s",
             self.task.title,
@@ -557,134 +487,94 @@ class Run:
             progress.tell_curves(state.folder)
         return state
 
-    def _describe(self, begun_with):
-        """Returns two dictionaries, {name: JSON-able value}.
+    def _identity(self):
+        """Returns the `TrainingIdentity` of this training."""
+        return identity.identify(
+            self.config,
+            self.start,
+            self.task,
+            self.sources,
+            settings=self._settings,
+            facts=self._facts,
+            hashes=self._other_hashes(),
+        )
 
-        The first has values of flags, the second everything else that a
-        resumed training must have in common.
+    def _resume(self, state, found, num_train_steps):
+        """Notes where a training is resumed, and logs what is different.
 
         Args:
-            begun_with: What the training in the output folder was begun with;
-                None if there is none.
+            state: The `TrainingState`, restored.
+            found: What the training was begun with; None if that is lost.
+            num_train_steps: Number of the last step.
         """
-        config, source = self.config, self.sources[TRAIN]
-        flags = {
-            "init_checkpoint": self.start.init_checkpoint,
-            "do_lower_case": self.start.tokenizer.do_lower_case,
-            **config.of_training(),
-            **self._settings,
-        }
-        others = {
-            "config": self.start.config.to_dict(),
-            "task": self.task.to_dict(),
-            "num_train_examples": source.num_examples,
-            "num_epoch_examples": self.task.num_epoch_examples(source),
-            **self._facts,
-        }
-        hashes = {
-            checkpointing.EXAMPLES: lambda: identity.examples_hash(
-                source.examples
-            ),
-            checkpointing.TOKENIZER_HASH: lambda: identity.tokenizer_hash(
-                self.start.tokenizer
-            ),
-            **self._other_hashes(),
-        }
-        # Scores on different examples cannot be compared.
-        if begun_with is not None or self._compares_epochs:
-            hashes[checkpointing.DEV_EXAMPLES] = self._dev_hash
-        # Older releases did not write these; then they are not compared.
-        told = hashes if begun_with is None else begun_with
-        others |= {
-            name: make() for name, make in hashes.items() if name in told
-        }
-        return flags, others
-
-    def _tell_more_epochs(self, begun_with, step, num_train_steps):
-        """Warns if a resumed training has more epochs than it began with."""
-        before, now = begun_with[identity.EPOCHS], self.config.num_train_epochs
-        if before != now:
-            logging.warning(
-                "--num_train_epochs was %g before and is %g now: from step %d "
-                "on, the learning rate follows the schedule of %d steps. The "
-                "weights will not be those of a training begun with %g epochs.",
-                before,
-                now,
-                step,
+        self._resumed_at = state.step
+        logging.info("Resumed at step %d of %d.", state.step, num_train_steps)
+        if state.step < num_train_steps:
+            state.tell_changes()
+        if found:
+            identity.warn_of_more_epochs(
+                found[identity.EPOCHS],
+                self.config.num_train_epochs,
+                state.step,
                 num_train_steps,
-                now,
             )
 
-    def _other_hashes(self):
-        """Returns {name: function that returns a hash}, for `_describe`."""
-        return {}
 
-    def _dev_hash(self):
-        """Returns the SHA-256 of the development sets, hexadecimal."""
-        hashes = {
-            split: identity.examples_hash(source.examples)
-            for split, source in self.sources.items()
-            if split.startswith(DEV)
-        }
-        return manifest.text_sha256(json.dumps(hashes, sort_keys=True))
+def _check_settings(config, task, strategy):
+    """Raises `ValueError` if the settings do not suit the task or devices."""
+    if (
+        config.do_train
+        and config.bucket_window_batches
+        and strategies.is_tpu(strategy)
+    ):
+        raise ValueError(
+            "--bucket_window_batches must not be given on a TPU, where all "
+            "batches have one length."
+        )
+    if config.calibrate and not task.has_temperature:
+        raise ValueError(
+            "--calibrate must be given with a classification, several "
+            "labels or a multiple choice. "
+            f"Received: a task of {task.title!r}."
+        )
 
-    def _make_trainer(self, num_train_steps, state, record):
-        """Returns a function that trains to a step, `train_to(end=...)`.
 
-        The steps are traced once for all epochs. The training's reports go
-        into the record, which is written with every checkpoint.
-        """
-        config, source = self.config, self.sources[TRAIN]
-        loop_config = loop.TrainingConfig(
-            num_train_steps=num_train_steps,
-            train_batch_size=config.train_batch_size,
-            save_checkpoints_steps=config.save_checkpoints_steps,
-            iterations_per_loop=config.iterations_per_loop,
-            seed=config.random_seed,
-            gradient_accumulation_steps=config.gradient_accumulation_steps,
-            compilation=self._compilation,
+def _make_sources(config, task, examples, start, strategy, compilation):
+    """Returns {split: `Source`}; checks that the first one can be trained on.
+
+    Raises:
+        ValueError: If training does not suit the examples.
+    """
+    sources = task.make_sources(
+        examples,
+        start.preprocessor(config.max_seq_length),
+        seed=config.random_seed,
+        is_trimmed=not strategies.is_tpu(strategy),
+        window_batches=config.bucket_window_batches,
+    )
+    if not config.do_train:
+        return sources
+    is_compiled = compilation is Compilation.STEP
+    if is_compiled:
+        # XLA compiles every length separately.
+        sources[TRAIN] = dataclasses.replace(
+            sources[TRAIN],
+            trim_multiple=math.ceil(config.max_seq_length / _NUM_LENGTHS),
         )
-        # Where `fit` does not work, the loop trains the same task. For one,
-        # `fit` cannot compile for mirrored devices, and does not say so.
-        is_of_loop = (
-            self.strategy.cluster_resolver is not None
-            or config.gradient_accumulation_steps > 1
-            or self._compilation is Compilation.STEP
-            or self._trained is not self.model
-        )
-        if not is_of_loop:
-            return functools.partial(
-                fine_tuning.fit,
-                state,
-                self.task,
-                source,
-                loop_config,
-                self.strategy,
-                record.write,
-                history=record.training,
-                set_seeds=randomness.compile_set_seeds(
-                    self.model, config.random_seed, self.strategy
-                ),
-            )
-        objective = self._objective()
-        return functools.partial(
-            loop.train,
-            state,
-            objective,
-            source,
-            loop_config,
-            self.strategy,
-            record.write,
-            history=record.training,
-            compiled=step_lib.compile_steps(
-                self._trained,
-                objective,
-                state.optimizer,
-                config.gradient_accumulation_steps,
-                config.random_seed,
-                self._compilation,
-            ),
-        )
+    task.check_training(
+        sources[TRAIN], config, strategy.num_replicas_in_sync, is_compiled
+    )
+    return sources
+
+
+def _make_model(config, task, start, dtype_policy):
+    """Returns the model of a run; call it in the strategy's scope."""
+    if not config.do_train:
+        return task_folder.tuned_model(start, task, dtype_policy)
+    model = task_folder.new_model(start, task, dtype_policy)
+    if config.rematerialize:
+        rematerialization.rematerialize(model.encoder)
+    return model
 
 
 def tuned_folder(config: FineTuningConfig) -> str | None:
@@ -727,22 +617,6 @@ def find_start(config: FineTuningConfig, folder: str | None) -> StartingPoint:
             config.reinit_top_layers,
         )
     return start
-
-
-def _make_optimizer(config, num_train_steps, compute_dtype):
-    optimizer = BertOptimizer(
-        WarmupDecay(
-            config.learning_rate,
-            num_train_steps,
-            int(num_train_steps * config.warmup_proportion),
-            drop=config.learning_rate_drop,
-        ),
-        bias_correction=config.bias_correction,
-        layerwise_decay=config.layerwise_learning_rate_decay,
-    )
-    if compute_dtype == "float16":
-        optimizer = LossScaleOptimizer(optimizer)
-    return optimizer
 
 
 def _log_results(title, results):

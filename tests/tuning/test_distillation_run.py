@@ -168,7 +168,7 @@ def test_every_loss_trains_where_lengths_are_of_the_batch(teacher, tmp_path):
     run = make_run(tmp_path / "a", make_teaching(teacher, losses))
     assert run.tune()["global_step"] == 2
     batches = run.sources[TRAIN].training_batches(4)
-    objective = run._objective()
+    objective = run._objective
 
     def terms(batch):
         return objective.losses(run._trained(batch), batch)
@@ -232,7 +232,7 @@ def test_soft_targets_are_of_each_models_own_tokenizer(teacher, tmp_path):
         )
     )
     assert own == taught
-    objective = run._objective()
+    objective = run._objective
     total = objective.losses(outputs, batch)["soft_targets_loss"]
     wanted = sum(
         oracle.soft_target(a, b, 2.0)
@@ -398,7 +398,7 @@ def test_tokens_on_the_right_tell_nothing_from_left_to_right(tmp_path):
     )
     batch = next(iter(run.sources[TRAIN].training_batches(1)))
     num_tokens = int(np.sum(batch["input_mask"]))
-    objective = run._objective()
+    objective = run._objective
     # Pairs of a token and itself or one before it.
     num_pairs = num_tokens * (num_tokens + 1) // 2
     assert float(objective.weights(batch)["attention_loss"]) == num_pairs

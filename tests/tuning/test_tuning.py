@@ -39,6 +39,7 @@ from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning import trainer
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.record import EpochRecord
@@ -410,7 +411,7 @@ def test_learning_rate_drops_or_not(tmp_path, drop, rates):
     config = make_config(
         tmp_path, warmup_proportion=0.5, learning_rate_drop=drop
     )
-    optimizer = tuning_run._make_optimizer(config, 6, "float32")
+    optimizer = trainer.make_optimizer(config, 6, "float32")
     values = optimizer.get_config()["learning_rate"]
     schedule = keras.optimizers.schedules.deserialize(values)
     np.testing.assert_allclose(schedule(np.array([1, 3])), rates, rtol=1e-6)

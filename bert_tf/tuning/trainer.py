@@ -1,0 +1,131 @@
+"""Makes what trains a task: the optimizer, and `fit` or the loop."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from bert_tf.input.batch_source import BatchSource
+from bert_tf.models.objectives import Objective
+from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.optimizers.loss_scale import LossScaleOptimizer
+from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.tasks.task import Task
+from bert_tf.training import loop
+from bert_tf.training import randomness
+from bert_tf.training import step as step_lib
+from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.compilation import Compilation
+from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning.config import FineTuningConfig
+from bert_tf.tuning.record import EpochRecord
+
+
+def make_optimizer(
+    config: FineTuningConfig, num_train_steps: int, compute_dtype: str
+) -> keras.optimizers.Optimizer:
+    """Returns the optimizer of a fine-tuning.
+
+    Args:
+        config: The `FineTuningConfig`.
+        num_train_steps: Number of the last step.
+        compute_dtype: The dtype that the model computes in. With "float16" the
+            optimizer scales the loss.
+    """
+    optimizer = BertOptimizer(
+        WarmupDecay(
+            config.learning_rate,
+            num_train_steps,
+            int(num_train_steps * config.warmup_proportion),
+            drop=config.learning_rate_drop,
+        ),
+        bias_correction=config.bias_correction,
+        layerwise_decay=config.layerwise_learning_rate_decay,
+    )
+    if compute_dtype == "float16":
+        return LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+def make_trainer(
+    config: FineTuningConfig,
+    task: Task,
+    source: BatchSource,
+    state: TrainingState,
+    record: EpochRecord,
+    num_train_steps: int,
+    strategy: tf.distribute.Strategy,
+    compilation: Compilation,
+    objective: Objective | None = None,
+) -> Callable[..., Any]:
+    """Returns a function that trains to a step, `train_to(end=...)`.
+
+    It is `fine_tuning.fit`, or `loop.train` where `fit` does not work. The
+    steps are traced once for all epochs.
+
+    Args:
+        config: The `FineTuningConfig`.
+        task: The `Task`.
+        source: The source of its labelled examples.
+        state: The `TrainingState`, restored or new.
+        record: The `EpochRecord`. It gets the reports, and is written with
+            every checkpoint.
+        num_train_steps: Number of the last step.
+        strategy: The `tf.distribute.Strategy`.
+        compilation: Which part of the step XLA compiles.
+        objective: The `Objective`; None for the task's own.
+    """
+    loop_config = loop.TrainingConfig(
+        num_train_steps=num_train_steps,
+        train_batch_size=config.train_batch_size,
+        save_checkpoints_steps=config.save_checkpoints_steps,
+        iterations_per_loop=config.iterations_per_loop,
+        seed=config.random_seed,
+        gradient_accumulation_steps=config.gradient_accumulation_steps,
+        compilation=compilation,
+    )
+    if objective is None and _can_fit(loop_config, strategy):
+        return functools.partial(
+            fine_tuning.fit,
+            state,
+            task,
+            source,
+            loop_config,
+            strategy,
+            record.write,
+            history=record.training,
+            set_seeds=randomness.compile_set_seeds(
+                state.model, loop_config.seed, strategy
+            ),
+        )
+    objective = objective or task.objective()
+    return functools.partial(
+        loop.train,
+        state,
+        objective,
+        source,
+        loop_config,
+        strategy,
+        record.write,
+        history=record.training,
+        compiled=step_lib.compile_steps(
+            state.model,
+            objective,
+            state.optimizer,
+            loop_config.gradient_accumulation_steps,
+            loop_config.seed,
+            loop_config.compilation,
+        ),
+    )
+
+
+def _can_fit(config, strategy):
+    """Returns whether `fit` can make the steps of a task's own objective."""
+    return (
+        strategy.cluster_resolver is None
+        and config.gradient_accumulation_steps == 1
+        # `fit` cannot compile for mirrored devices, and does not say so.
+        and config.compilation is not Compilation.STEP
+    )
