@@ -491,7 +491,7 @@ def test_questions_that_have_no_answer_are_of_squad_2_0(tmp_path):
     path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
     with pytest.raises(
         ValueError,
-        match="dev.json: 1 of 2 questions have no answer, the first .*'c'.*"
+        match="dev.json: 1 of 2 questions have no answer; the first .*'c'.*"
         "--version_2_with_negative must be given",
     ):
         SquadTask().read(path, "dev")
