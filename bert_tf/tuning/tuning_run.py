@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
+from typing import NamedTuple
 from typing import TypeAlias
 
 import keras
@@ -45,6 +46,19 @@ from bert_tf.tuning.reporter import Reporter
 OnPredictions: TypeAlias = Callable[[str, Any], None]
 # Most different lengths of training batches if XLA compiles the step.
 _NUM_LENGTHS = 4
+
+
+class Evaluation(NamedTuple):
+    """What an evaluation on the development sets finds.
+
+    Args:
+        results: {name: float}. Results on the sets after the first have the
+            set's name in theirs.
+        answers: {split: the task's answers}.
+    """
+
+    results: dict[str, float]
+    answers: dict[str, Any]
 
 
 class Run:
@@ -152,7 +166,7 @@ class Run:
             self.tune()
         elif self.config.do_eval:
             step = record_lib.step_of_model(self._folder, self.task)
-            self.results = self.evaluate() | {"global_step": step}
+            self._evaluate_step(step)
         if self.config.do_eval and self.is_chief:
             self.report()
         if self.config.do_predict:
@@ -239,7 +253,7 @@ class Run:
                 continue
             train_to(end=end)
             if self.config.do_eval:
-                results = self.evaluate() | {"global_step": state.step}
+                results = self._evaluate_step(state.step)
                 record.add(epoch, results)
                 _log_results(f"epoch {epoch}/{len(ends)}", results)
                 # Saved before the record is written: a run that is killed in
@@ -293,31 +307,30 @@ class Run:
         checkpoints.load_weights(folder, self.model)
         self.task.load_elsewhere(self.model, folder, may_be_new=False)
         # The answers must come from the same weights as the model.
-        self.evaluate()
+        self.answers = self.evaluate().answers
 
-    def evaluate(self) -> dict[str, float]:
-        """Returns the results on the development sets, {name: float}.
+    def _evaluate_step(self, step):
+        """Evaluates the weights of a step; keeps and returns the results."""
+        results, self.answers = self.evaluate()
+        self.results = results | {"global_step": step}
+        return self.results
 
-        Results on the sets after the first have the set's name in theirs.
+    def evaluate(self) -> Evaluation:
+        """Evaluates the model on the development sets.
+
+        It changes nothing. To report on the evaluation, assign what it returns
+        to `results` and `answers` first.
         """
         results: dict[str, float] = {}
+        answers: dict[str, Any] = {}
         for split, source in self.sources.items():
             if not split.startswith(DEV):
                 continue
             logits = self._predict(source, self.config.eval_batch_size)
-            answers = self.task.answers(source, logits)
-            self.answers[split] = answers
-            new = self.task.evaluate(source, logits, answers)
-            if split != DEV:
-                prefix = f"eval{split.removeprefix(DEV)}"
-                new = {
-                    f"{prefix}{name.removeprefix('eval')}": new[name]
-                    for name in new
-                    if name.startswith("eval")
-                }
-            results |= new
-        self.results = results
-        return results
+            answers[split] = self.task.answers(source, logits)
+            found = self.task.evaluate(source, logits, answers[split])
+            results |= _named_after(split, found)
+        return Evaluation(results, answers)
 
     def report(self) -> None:
         """Writes and prints the results of an evaluation, and its report.
@@ -518,6 +531,23 @@ class Run:
                 state.step,
                 num_train_steps,
             )
+
+
+def _named_after(split, results):
+    """Returns a development set's results; all but the first's have its name.
+
+    Args:
+        split: Name of the set.
+        results: {name: float}, with names such as eval_loss.
+    """
+    if split == DEV:
+        return results
+    prefix = f"eval{split.removeprefix(DEV)}"
+    return {
+        f"{prefix}{name.removeprefix('eval')}": results[name]
+        for name in results
+        if name.startswith("eval")
+    }
 
 
 def _check_settings(config, task, strategy):

@@ -809,9 +809,12 @@ def test_parts_of_a_run_are_called_alone(tmp_path, release):
     # After those of each set, and not of all.
     assert written == [1, 2]
     assert np.abs(run.answers["test"] - before).max() > 1e-4
-    results = run.evaluate()
+    evaluation = run.evaluate()
+    assert run.results is None
+    assert not any(split in run.answers for split in evaluation.answers)
+    run.results, run.answers = evaluation
     run.report()
-    assert f"eval_loss = {results['eval_loss']}\n" in (
+    assert f"eval_loss = {evaluation.results['eval_loss']}\n" in (
         tmp_path / "output" / "eval_results.txt"
     ).read_text("utf-8")
 

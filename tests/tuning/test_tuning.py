@@ -110,7 +110,8 @@ class ScoredRun(tuning_run.Run):
     def evaluate(self):
         self.weights.append(self.model.get_weights())
         number = min(len(self.weights), len(self.scores))
-        return {"eval_accuracy": self.scores[number - 1]}
+        results = {"eval_accuracy": self.scores[number - 1]}
+        return tuning_run.Evaluation(results, answers={})
 
 
 def run(checkpoint, config, scores=(), task=TASK, dtype_policy="float32"):
