@@ -6,6 +6,10 @@ has another default in google-research/bert sets it before its flags are parsed:
     fine_tuning_flags.set_defaults(max_seq_length=384)
 """
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from typing import Any
+
 from absl import flags
 
 from bert_tf import program
@@ -14,16 +18,22 @@ from bert_tf.training import output_folder
 from bert_tf.training import preemption
 from bert_tf.tuning.config import FineTuningConfig
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from bert_tf.tasks.task import Task
+    from bert_tf.tuning.tuning_run import OnPredictions
+
 _FLAGS = program.define_flags(FineTuningConfig)
 
 
-def set_defaults(**values):
+def set_defaults(**values: Any) -> None:
     """Sets the defaults of a program; call it before flags are parsed."""
     for name, value in values.items():
         flags.set_default(_FLAGS[name], value)
 
 
-def make_config():
+def make_config() -> FineTuningConfig:
     """Returns the `FineTuningConfig` made from the flags.
 
     Raises:
@@ -36,12 +46,18 @@ def make_config():
     return config
 
 
-def open_data_set(tfds_name, tfds_data_dir, **others):
+def open_data_set(
+    tfds_name: str | None, tfds_data_dir: str | None, **others: Any
+) -> Any:
     """Returns the builder of --tfds_name, or None without it.
 
     Args:
         tfds_name, tfds_data_dir: Values of the flags.
         **others: Values of the flags that must not be given with it.
+
+    Raises:
+        ValueError: If two flags do not fit together, or there is no such data
+            set.
     """
     if tfds_name is None:
         if tfds_data_dir is not None:
@@ -56,12 +72,20 @@ def open_data_set(tfds_name, tfds_data_dir, **others):
     return prepared_sets.open_builder(tfds_name, tfds_data_dir)
 
 
-def require_files(config, train_file, eval_file, test_file):
+def require_files(
+    config: FineTuningConfig,
+    train_file: flags.FlagHolder,
+    eval_file: flags.FlagHolder,
+    test_file: flags.FlagHolder,
+) -> None:
     """Checks that the file of every wanted set is given.
 
     Args:
         config: The `FineTuningConfig`.
         train_file, eval_file, test_file: The flags.
+
+    Raises:
+        ValueError: If one is not given.
     """
     for flag, is_wanted in (
         (train_file, config.do_train),
@@ -72,7 +96,12 @@ def require_files(config, train_file, eval_file, test_file):
             program.require(**{flag.name: flag.value})
 
 
-def wanted_files(config, train_file, eval_file, test_file):
+def wanted_files(
+    config: FineTuningConfig,
+    train_file: flags.FlagHolder,
+    eval_file: flags.FlagHolder,
+    test_file: flags.FlagHolder,
+) -> dict[str, str]:
     """Returns {split: path} of the wanted sets.
 
     Args:
@@ -92,8 +121,13 @@ def wanted_files(config, train_file, eval_file, test_file):
 
 
 def execute(
-    config, task, examples, strategy, on_predictions=None, dataset=None
-):
+    config: FineTuningConfig,
+    task: "Task",
+    examples: Mapping[str, Any],
+    strategy: "tf.distribute.Strategy",
+    on_predictions: "OnPredictions | None" = None,
+    dataset: str | None = None,
+) -> None:
     """Trains, evaluates and predicts, as the flags say.
 
     If told to stop, it saves the state and exits with code 75.

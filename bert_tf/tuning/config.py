@@ -252,7 +252,7 @@ class FineTuningConfig:
         """Whether epochs are compared by their scores."""
         return bool(self.keep_best or self.early_stopping_epochs)
 
-    def of_training(self) -> dict[str, Any]:
+    def training_settings(self) -> dict[str, Any]:
         """Returns {name: value} that a resumed training must have, too."""
         return {
             field.name: getattr(self, field.name)

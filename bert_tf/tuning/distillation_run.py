@@ -176,12 +176,12 @@ class DistillationRun(tuning_run.Run):
     def _begin_anew(self):
         self._teaching.begin(self._teacher, self.model)
 
-    def _told_start(self):
+    def _describe_start(self):
         if self._teaching.student_layers is None:
-            return super()._told_start()
+            return super()._describe_start()
         return f"from layers of {self._teaching.teacher.init_checkpoint}"
 
-    def _told_settings(self):
+    def _shown_settings(self):
         names = self._teaching.settings()
         others = {
             name: value

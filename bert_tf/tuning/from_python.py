@@ -26,14 +26,20 @@ from bert_tf.tuning.config import FineTuningConfig
 
 # Fields that may differ from the tuned folder's: the columns of the caller's
 # table, the classes, whose order may differ, and the scores.
-_OF_THE_CALLER = ("text_features", "labels", "metrics")
+_CALLER_FIELDS = ("text_features", "labels", "metrics")
 # Fields of a `FineTuningConfig` that `output_dir`, `start`, `train`, `dev` and
 # `test` set.
-_TOLD = ("output_dir", "init_checkpoint", "do_train", "do_eval", "do_predict")
+_ARGUMENT_FIELDS = (
+    "output_dir",
+    "init_checkpoint",
+    "do_train",
+    "do_eval",
+    "do_predict",
+)
 _HYPER_PARAMETERS = tuple(
     field.name
     for field in dataclasses.fields(FineTuningConfig)
-    if field.name not in _TOLD
+    if field.name not in _ARGUMENT_FIELDS
 )
 
 
@@ -310,7 +316,7 @@ def _as_tuned(task, folder):
     task_folder.output_order(folder, task)
     unset = {}
     for field in dataclasses.fields(task):
-        if field.name not in values or field.name in _OF_THE_CALLER:
+        if field.name not in values or field.name in _CALLER_FIELDS:
             continue
         old, new = getattr(stored, field.name), getattr(task, field.name)
         if new == field.default:

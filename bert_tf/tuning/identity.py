@@ -25,7 +25,7 @@ from bert_tf.tuning.config import FineTuningConfig
 # A resumed run may have more epochs than it began with.
 EPOCHS = "num_train_epochs"
 # Fields of examples that say where they are from, which no model sees.
-_OF_THE_FILE = ("path", "lines", "line_indices", "separator", "has_header")
+_FILE_FIELDS = ("path", "lines", "line_indices", "separator", "has_header")
 
 # {name: function that returns a hash}. Hashing large sets takes a while, so
 # only what is needed is hashed.
@@ -106,7 +106,7 @@ def identify(
         flags={
             "init_checkpoint": start.init_checkpoint,
             "do_lower_case": start.tokenizer.do_lower_case,
-            **config.of_training(),
+            **config.training_settings(),
             **settings,
         },
         others={
@@ -143,7 +143,7 @@ def examples_hash(examples: Any) -> str:
 
     digest = hashlib.sha256()
     for field in dataclasses.fields(examples):
-        if field.name not in _OF_THE_FILE:
+        if field.name not in _FILE_FIELDS:
             values = [field.name, getattr(examples, field.name)]
             digest.update(json.dumps(values, default=plain).encode())
     return digest.hexdigest()

@@ -1,5 +1,7 @@
 """Computes a model's outputs for every example of a source."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -32,7 +34,7 @@ class Predictor:
 
         self._run_step = run_step
 
-    def __call__(self, source, batch_size):
+    def __call__(self, source: Any, batch_size: int) -> np.ndarray:
         """Returns the logits, a float32 array `[N, num_outputs]`.
 
         Args:
@@ -59,6 +61,7 @@ class Predictor:
                     outputs = np.empty((count, *rows.shape[1:]), rows.dtype)
                 # The last batch is padded with extra rows.
                 outputs[start : start + len(rows)] = rows[: count - start]
+        assert outputs is not None, "There are no examples."
         return outputs
 
 

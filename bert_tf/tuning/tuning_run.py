@@ -144,11 +144,11 @@ class Run:
     def _begin_anew(self):
         """Sets weights of a new training that no checkpoint provides."""
 
-    def _told_start(self):
+    def _describe_start(self):
         """Returns what the log calls the starting point of the model."""
         return self.start.init_checkpoint or "from random weights"
 
-    def _told_settings(self):
+    def _shown_settings(self):
         """Returns the settings, by names that are clear to a reader."""
         return self._settings
 
@@ -345,7 +345,7 @@ class Run:
             self.sources[DEV],
             self.answers[DEV],
             self.results,
-            self._told_settings(),
+            self._shown_settings(),
             temperature_note,
         )
 
@@ -451,8 +451,8 @@ class Run:
                 "steps": self._step,
                 # There may have been fewer epochs before this step.
                 "resumed_at_step": self._resumed_at,
-                **self.config.of_training(),
-                **self._told_settings(),
+                **self.config.training_settings(),
+                **self._shown_settings(),
                 "mixed_precision": self.model.dtype_policy.name,
                 **strategies.arithmetic(self.strategy),
                 "versions": model_card.versions(),
@@ -494,7 +494,7 @@ class Run:
             self.task.num_epoch_examples(source),
             num_train_steps,
             config.train_batch_size,
-            self._told_start(),
+            self._describe_start(),
         )
         if self.is_chief:
             progress.tell_curves(state.folder)

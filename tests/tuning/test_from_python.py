@@ -774,7 +774,7 @@ def test_numbers_of_numpy_are_those_of_python(tmp_path, monkeypatch, release):
     run = tuning.run(
         TASK, train=make_table(6, 1), output_dir=tmp_path, **release | numbers
     )
-    settings = json.loads(json.dumps(run.config.of_training()))
+    settings = json.loads(json.dumps(run.config.training_settings()))
     assert (settings["train_batch_size"], settings["learning_rate"]) == (4, 1)
 
 
