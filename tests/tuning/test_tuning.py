@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import signal
+import unittest
 from typing import NamedTuple
 
 import keras
@@ -154,22 +155,24 @@ def three_epochs(tmp_path_factory, shallow):
     return ThreeEpochs(folder, *done, len(calls))
 
 
-def test_last_epoch_is_kept_and_more_may_follow(
-    shallow, three_epochs, tmp_path, caplog
-):
+def test_last_epoch_is_kept(three_epochs):
     folder, model, results, weights, _ = three_epochs
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    config = make_config(tmp_path, iterations_per_loop=1)
     assert results == {"eval_accuracy": 0.7, "global_step": 6}
     assert len(weights) == 3
-    kept = checkpoints.load(tmp_path, BertClassifier)
+    kept = checkpoints.load(folder, BertClassifier)
     assert_equal(kept.get_weights(), weights[2])
     assert_equal(model.get_weights(), weights[2])
 
-    # Resumed with other settings.
+
+def test_a_training_is_not_resumed_with_other_settings(
+    shallow, three_epochs, tmp_path
+):
+    shutil.copytree(three_epochs.folder, tmp_path, dirs_exist_ok=True)
     before = sorted(tmp_path.rglob("*"))
     other = dataclasses.replace(
-        config, learning_rate=1.0, train_batch_size=2, num_train_epochs=4.0
+        make_config(tmp_path, iterations_per_loop=1, num_train_epochs=4.0),
+        learning_rate=1.0,
+        train_batch_size=2,
     )
     task = dataclasses.replace(TASK, labels=("no", "yes", "never"))
     with pytest.raises(ValueError) as error:
@@ -184,38 +187,71 @@ def test_last_epoch_is_kept_and_more_may_follow(
     )
     assert sorted(tmp_path.rglob("*")) == before
 
-    more = dataclasses.replace(config, num_train_epochs=4.5)
-    with caplog.at_level("WARNING", logger="absl"):
-        model, results, weights = run(shallow, more, [0.7, 0.6, 0.8])
-    assert "--num_train_epochs was 3 before and is 4.5 now: from step 6" in (
-        caplog.text
-    )
+
+class Resumed(NamedTuple):
+    """What a resumed run left."""
+
+    folder: pathlib.Path
+    model: keras.Model
+    results: dict[str, float]
+    # When they were evaluated.
+    weights: list[list[np.ndarray]]
+
+
+@pytest.fixture(scope="module")
+def more_epochs(tmp_path_factory, shallow, three_epochs):
+    """The training of `three_epochs`, resumed for one and a half more.
+
+    Returns:
+        What it left, and its warnings.
+    """
+    folder = tmp_path_factory.mktemp("more_epochs")
+    shutil.copytree(three_epochs.folder, folder, dirs_exist_ok=True)
+    config = make_config(folder, iterations_per_loop=1, num_train_epochs=4.5)
+    with unittest.TestCase().assertLogs("absl", "WARNING") as logs:
+        done = run(shallow, config, [0.7, 0.6, 0.8])
+    return Resumed(folder, *done), "\n".join(logs.output)
+
+
+def test_more_epochs_may_follow(more_epochs):
+    (folder, model, results, weights), _ = more_epochs
     assert results == {"eval_accuracy": 0.8, "global_step": 9}
     schedule = model.optimizer.get_config()["learning_rate"]["config"]
     assert schedule["num_train_steps"] == int(model.optimizer.iterations) == 9
     # Evaluated after the third epoch again, and after each that is new.
     assert len(weights) == 3
     assert np.abs(weights[1][0] - weights[0][0]).max() > 1e-4
-    kept = checkpoints.load(tmp_path, BertClassifier)
+    kept = checkpoints.load(folder, BertClassifier)
     assert_equal(kept.get_weights(), weights[2])
-    card = (tmp_path / "README.md").read_text()
+
+
+def test_more_epochs_are_told(more_epochs):
+    resumed, warnings = more_epochs
+    assert "--num_train_epochs was 3 before and is 4.5 now: from step 6" in (
+        warnings
+    )
+    card = (resumed.folder / "README.md").read_text()
     assert "- `resumed_at_step`: 6\n" in card
 
-    # From now on it is a training of so many epochs.
-    caplog.clear()
+
+def test_more_epochs_are_then_those_of_the_training(
+    shallow, more_epochs, tmp_path, caplog
+):
+    shutil.copytree(more_epochs[0].folder, tmp_path, dirs_exist_ok=True)
+    more = make_config(tmp_path, iterations_per_loop=1, num_train_epochs=4.5)
     with caplog.at_level("WARNING", logger="absl"):
         _, results, _ = run(shallow, more, [0.6])
     assert results["global_step"] == 9
     assert "num_train_epochs" not in caplog.text
+    fewer = dataclasses.replace(more, num_train_epochs=3.0)
     with pytest.raises(ValueError, match="--num_train_epochs was 4.5 and is 3"):
-        run(shallow, config, [0.6])
+        run(shallow, fewer, [0.6])
 
 
-def test_best_epoch_is_kept_also_by_a_resumed_run(
-    shallow, three_epochs, tmp_path, monkeypatch
-):
-    weights = three_epochs.weights
-    # Stopped within the third epoch, after its first step.
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory, shallow):
+    """A training that was stopped in its third epoch, after a step of it."""
+    folder = tmp_path_factory.mktemp("stopped")
     begin = fine_tuning._KeepState.on_train_batch_begin
 
     def begin_and_stop(self, batch, logs=None):
@@ -223,8 +259,7 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
         if self._state.step == 4:
             os.kill(os.getpid(), signal.SIGINT)
 
-    config = make_config(tmp_path / "stopped", keep_best=True)
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             fine_tuning._KeepState, "on_train_batch_begin", begin_and_stop
         )
@@ -232,53 +267,93 @@ def test_best_epoch_is_kept_also_by_a_resumed_run(
             preemption.PreemptedError,
             match="Stopped by Ctrl-C; step 5 of 6 is saved",
         ):
-            run(shallow, config, [0.5, 0.9])
-    assert checkpointing.trained_steps(tmp_path / "stopped") == 5
-    # The curve of the epoch that was not over is there.
-    record = EpochRecord(tmp_path / "stopped/train", "eval_accuracy", 9)
-    assert [report["step"] for report in record.training] == [2, 4, 5]
+            run(shallow, make_config(folder, keep_best=True), [0.5, 0.9])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def best_epoch(tmp_path_factory, shallow, stopped):
+    """The training of `stopped`, resumed to its end."""
+    folder = tmp_path_factory.mktemp("best_epoch")
+    shutil.copytree(stopped, folder, dirs_exist_ok=True)
     # Of the two best the first counts.
-    model, results, resumed = run(shallow, config, [0.9])
+    done = run(shallow, make_config(folder, keep_best=True), [0.9])
+    return Resumed(folder, *done)
+
+
+def test_a_stopped_run_has_the_curve_of_its_last_epoch(stopped):
+    assert checkpointing.trained_steps(stopped) == 5
+    record = EpochRecord(stopped / "train", "eval_accuracy", 9)
+    assert [report["step"] for report in record.training] == [2, 4, 5]
+
+
+def test_best_epoch_is_kept_also_by_a_resumed_run(three_epochs, best_epoch):
+    folder, model, results, resumed = best_epoch
+    weights = three_epochs.weights
     assert_equal(resumed[0], weights[2])
     assert results == {"eval_accuracy": 0.9, "global_step": 4}
     assert_equal(model.get_weights(), weights[1])
     # What was evaluated last is what the model has: reports are of that.
     assert len(resumed) == 2
     assert_equal(resumed[1], weights[1])
-    kept = checkpoints.load(tmp_path / "stopped", BertClassifier)
+    kept = checkpoints.load(folder, BertClassifier)
     assert_equal(kept.get_weights(), weights[1])
 
-    # Over, it is evaluated once more and stays the same.
+
+def test_best_epoch_stays_when_a_finished_run_is_run_again(
+    shallow, three_epochs, best_epoch, tmp_path
+):
+    shutil.copytree(best_epoch.folder, tmp_path, dirs_exist_ok=True)
+    config = make_config(tmp_path, keep_best=True)
+    # It is evaluated once more.
     model, results, _ = run(shallow, config, [0.8])
     assert results["global_step"] == 4
-    assert_equal(model.get_weights(), weights[1])
+    assert_equal(model.get_weights(), three_epochs.weights[1])
+
+
+def test_a_run_that_keeps_the_best_epoch_goes_on_to_do_so(
+    shallow, best_epoch, tmp_path
+):
+    shutil.copytree(best_epoch.folder, tmp_path, dirs_exist_ok=True)
     with pytest.raises(ValueError, match="--keep_best was True and is False"):
-        run(shallow, make_config(tmp_path / "stopped"), [0.8])
+        run(shallow, make_config(tmp_path), [0.8])
 
-    # Without the scores of before, the last epoch replaced the best one.
-    shutil.copytree(tmp_path / "stopped", tmp_path / "no_scores")
-    (tmp_path / "no_scores/train/epochs.json").unlink()
+
+def test_without_scores_the_last_epoch_does_not_replace_the_best(
+    shallow, three_epochs, best_epoch, tmp_path
+):
+    shutil.copytree(best_epoch.folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "train/epochs.json").unlink()
     with pytest.raises(ValueError, match="epochs.json: must hold .*step 2"):
-        run(shallow, make_config(tmp_path / "no_scores", keep_best=True), [0.8])
-    kept = checkpoints.load(tmp_path / "no_scores", BertClassifier)
-    assert_equal(kept.get_weights(), weights[1])
+        run(shallow, make_config(tmp_path, keep_best=True), [0.8])
+    kept = checkpoints.load(tmp_path, BertClassifier)
+    assert_equal(kept.get_weights(), three_epochs.weights[1])
 
-    # Evaluated alone, it is the model of that epoch, and so in a copy.
-    os.rename(tmp_path / "stopped", tmp_path / "moved")
-    last = shutil.copytree(three_epochs.folder, tmp_path / "last")
-    # As of a training that went on and was stopped: the model is of before.
-    (last / "train/state-9.index").write_text("")
-    for folder, step in (
-        (tmp_path / "moved", 4),
-        (last, 6),
-    ):
-        config = make_config(folder, do_train=False)
-        evaluated = ScoredRun(
-            [0.9], config, TASK, {DEV: make_examples()}, STRATEGY
-        )
-        monkeypatch.setattr(evaluated, "report", lambda: None)
-        evaluated.execute()
-        assert evaluated.results["global_step"] == step
+
+def evaluated_step(folder, monkeypatch):
+    """Evaluates the model of a folder; returns the step that it names."""
+    config = make_config(folder, do_train=False)
+    evaluated = ScoredRun([0.9], config, TASK, {DEV: make_examples()}, STRATEGY)
+    monkeypatch.setattr(evaluated, "report", lambda: None)
+    evaluated.execute()
+    return evaluated.results["global_step"]
+
+
+def test_an_evaluation_alone_is_of_the_best_epoch(
+    best_epoch, tmp_path, monkeypatch
+):
+    # A copy elsewhere will do.
+    shutil.copytree(best_epoch.folder, tmp_path, dirs_exist_ok=True)
+    assert evaluated_step(tmp_path, monkeypatch) == 4
+
+
+def test_an_evaluation_alone_is_of_the_model_and_not_of_the_state(
+    three_epochs, tmp_path, monkeypatch
+):
+    shutil.copytree(three_epochs.folder, tmp_path, dirs_exist_ok=True)
+    # As of a training that went on and was stopped.
+    (tmp_path / "train/state-9.index").write_text("")
+    assert evaluated_step(tmp_path, monkeypatch) == 6
 
 
 def note_traces(monkeypatch):
