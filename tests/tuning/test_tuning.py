@@ -406,6 +406,30 @@ def test_a_signal_at_the_end_of_an_epoch_stops_the_run(
     assert scores == [0.5, 0.6, 0.7]
 
 
+@pytest.mark.parametrize("num_parts", [1, 2], ids=["fit", "loop"])
+def test_a_run_that_was_killed_after_its_last_checkpoint_is_completed(
+    shallow, three_epochs, tmp_path, num_parts
+):
+    shutil.copytree(three_epochs.folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "model.safetensors").unlink()
+    path = tmp_path / "train/epochs.json"
+    record = json.loads(path.read_text())
+    del record["training"][-1], record["evaluations"][-1]
+    del record["model_step"]
+    path.write_text(json.dumps(record))
+    config = make_config(
+        tmp_path, iterations_per_loop=1, gradient_accumulation_steps=num_parts
+    )
+    _, results, evaluated = run(shallow, config, [0.9])
+    assert results == {"eval_accuracy": 0.9, "global_step": 6}
+    assert len(evaluated) == 1
+    kept = checkpoints.load(tmp_path, BertClassifier)
+    assert_equal(kept.get_weights(), three_epochs.weights[2])
+    record = EpochRecord(tmp_path / "train", "eval_accuracy", 6)
+    steps = [results["global_step"] for results in record.evaluations]
+    assert (steps, record.model_step) == ([2, 4, 6], 6)
+
+
 def test_another_precision_is_refused_or_told(
     shallow, three_epochs, tmp_path, caplog
 ):
