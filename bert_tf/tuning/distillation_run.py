@@ -94,23 +94,7 @@ class DistillationRun(tuning_run.Run):
         *,
         teaching: Teaching,
     ) -> None:
-        if not task.is_teachable:
-            raise ValueError(
-                "The teacher must be of another task: a student learns neither "
-                "vectors of texts nor rerankings with the loss softmax. "
-                f"Received: a teacher of {task.family!r}."
-            )
-        exempt: tuple[str, ...] = (lesson_lib.LABELS,)
-        if issubclass(task.source, TextSource):
-            exempt = (lesson_lib.SOFT_TARGETS, lesson_lib.LABELS)
-        teaching.check_tokenizers(exempt)
-        teaching.check_rematerialized(config.rematerialize)
-        _check_head(teaching.lesson, config)
-        encoder_layers.check(
-            teaching.student.config.num_blocks,
-            config.freeze_lower_layers,
-            config.reinit_top_layers,
-        )
+        _check_teaching(teaching, task, config)
         super().__init__(
             config,
             # Values chosen on a development set suit only the teacher's
@@ -192,6 +176,27 @@ class DistillationRun(tuning_run.Run):
 
     def _origin(self):
         return self._teaching.of_origin(super()._origin(), self._teacher)
+
+
+def _check_teaching(teaching, task, config):
+    """Raises `ValueError` if the student cannot learn this task so."""
+    if not task.is_teachable:
+        raise ValueError(
+            "The teacher must be of another task: a student learns neither "
+            "vectors of texts nor rerankings with the loss softmax. "
+            f"Received: a teacher of {task.family!r}."
+        )
+    exempt: tuple[str, ...] = (lesson_lib.LABELS,)
+    if issubclass(task.source, TextSource):
+        exempt = (lesson_lib.SOFT_TARGETS, lesson_lib.LABELS)
+    teaching.check_tokenizers(exempt)
+    teaching.check_rematerialized(config.rematerialize)
+    _check_head(teaching.lesson, config)
+    encoder_layers.check(
+        teaching.student.config.num_blocks,
+        config.freeze_lower_layers,
+        config.reinit_top_layers,
+    )
 
 
 def _check_head(lesson, config):
