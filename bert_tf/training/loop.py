@@ -46,6 +46,8 @@ class TrainingConfig:
             one part; the optimizer makes one step.
         skip_nonfinite_steps: Most steps in a row to skip because their
             gradient is not finite. With 0 the first such step ends the run.
+            It must be positive if the optimizer has `skip_nonfinite`, and 0
+            otherwise. If the loss is scaled, more steps may be skipped.
         profile_steps: None, or (first, last): steps first to last - 1 are
             profiled for TensorBoard.
         flops_per_example: Floating-point operations of a training step per
@@ -154,8 +156,9 @@ def train(
             step is not saved.
         preemption.PreemptedError: After SIGTERM or Ctrl-C, when the state has
             been saved.
-        ValueError: If the input is damaged or does not suit the model, or
-            the workers have restored different states.
+        ValueError: If the input is damaged or does not suit the model, if
+            the workers have restored different states, or if only one of
+            config and optimizer skips steps.
     """
     if history is None:
         history = []
@@ -174,13 +177,7 @@ def train(
         return history
     is_chief = strategies.is_chief(strategy)
     check_batch_size(config, strategy)
-    inner_optimizer = getattr(
-        state.optimizer, "inner_optimizer", state.optimizer
-    )
-    num_skipped = config.skip_nonfinite_steps
-    if inner_optimizer is not state.optimizer:  # The loss is scaled.
-        num_skipped = max(num_skipped, _LOSS_SCALE_STEPS)
-    inner_optimizer.skip_nonfinite = num_skipped > 0
+    num_skipped = _most_skipped(config, state.optimizer)
     run_steps, waiting_since = compiled or step_lib.compile_steps(
         state.model,
         objective,
@@ -360,6 +357,26 @@ def check_batch_size(
             f"gradient_accumulation_steps={config.gradient_accumulation_steps}."
             f" Received: train_batch_size={config.train_batch_size}."
         )
+
+
+def _most_skipped(config, optimizer):
+    """Returns the most steps in a row to skip.
+
+    Raises:
+        ValueError: If only one of config and optimizer skips steps.
+    """
+    num_skipped = config.skip_nonfinite_steps
+    inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if inner_optimizer is not optimizer:  # The loss is scaled.
+        num_skipped = max(num_skipped, _LOSS_SCALE_STEPS)
+    if inner_optimizer.skip_nonfinite != (num_skipped > 0):
+        raise ValueError(
+            "`skip_nonfinite_steps` must be positive if the optimizer skips "
+            "steps, and 0 otherwise. Received: skip_nonfinite_steps="
+            f"{config.skip_nonfinite_steps}, and an optimizer with "
+            f"skip_nonfinite={inner_optimizer.skip_nonfinite}."
+        )
+    return num_skipped
 
 
 def _steps_to_next_stop(step, config, end):

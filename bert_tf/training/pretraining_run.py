@@ -325,37 +325,42 @@ def _make_state(options, start, pretraining, sources, eval_source, strategy):
         # Only this entry tells them apart: their slots have the same names and
         # shapes.
         description["optimizer"] = options.optimizer
-    optimizer_arguments = {}
-    if options.bias_correction is not None:
-        optimizer_arguments["bias_correction"] = options.bias_correction
     model = pretraining.model
     with strategy.scope():
-        optimizer = _OPTIMIZERS[options.optimizer](
-            WarmupDecay(
-                options.learning_rate,
-                options.num_train_steps,
-                options.num_warmup_steps,
-                decay=options.learning_rate_decay,
-                power=options.learning_rate_power,
-                drop=options.learning_rate_drop,
-            ),
-            weight_decay=options.weight_decay,
-            beta_2=options.adam_beta_2,
-            epsilon=options.adam_epsilon,
-            global_clipnorm=options.clip_norm or None,
-            layerwise_decay=options.layerwise_learning_rate_decay,
-            **optimizer_arguments,
-        )
-        if model.compute_dtype == "float16":
-            optimizer = LossScaleOptimizer(optimizer)
         return checkpointing.TrainingState(
             model,
-            optimizer,
+            _make_optimizer(options, model.compute_dtype),
             options.output_dir,
             description,
             options.keep_checkpoint_max,
             _run_settings(options, pretraining, sources, eval_source, strategy),
         )
+
+
+def _make_optimizer(options, compute_dtype):
+    arguments = {}
+    if options.bias_correction is not None:
+        arguments["bias_correction"] = options.bias_correction
+    optimizer = _OPTIMIZERS[options.optimizer](
+        WarmupDecay(
+            options.learning_rate,
+            options.num_train_steps,
+            options.num_warmup_steps,
+            decay=options.learning_rate_decay,
+            power=options.learning_rate_power,
+            drop=options.learning_rate_drop,
+        ),
+        weight_decay=options.weight_decay,
+        beta_2=options.adam_beta_2,
+        epsilon=options.adam_epsilon,
+        global_clipnorm=options.clip_norm or None,
+        skip_nonfinite=options.skip_nonfinite_steps > 0,
+        layerwise_decay=options.layerwise_learning_rate_decay,
+        **arguments,
+    )
+    if compute_dtype == "float16":
+        return LossScaleOptimizer(optimizer)
+    return optimizer
 
 
 def _run_settings(options, pretraining, sources, eval_source, strategy):

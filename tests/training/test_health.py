@@ -149,7 +149,10 @@ class InOrder(array_source.ArraySource):
 
 def train(folder, x, num_steps, wait=None, **options):
     model = Line()
-    state = TrainingState(model, BertOptimizer(0.1), folder, {})
+    optimizer = BertOptimizer(
+        0.1, skip_nonfinite="skip_nonfinite_steps" in options
+    )
+    state = TrainingState(model, optimizer, folder, {})
     x = np.array(x, "float32")[:, None]
     source = InOrder(
         arrays={"x": x, features.INPUT_MASK: np.ones_like(x, "int32")}
@@ -180,6 +183,18 @@ def test_a_run_passes_over_steps_and_counts_them(tmp_path):
         assert report["loss"] == wanted["loss"]
     with pytest.raises(health.NotFiniteError, match="Step 4 "):
         train(tmp_path / "c", bad, 6, skip_nonfinite_steps=1)
+
+
+@pytest.mark.parametrize(("num_steps", "skips"), [(2, False), (0, True)])
+def test_loop_and_optimizer_must_agree_on_skipping(tmp_path, num_steps, skips):
+    optimizer = BertOptimizer(0.1, skip_nonfinite=skips)
+    state = TrainingState(Line(), optimizer, tmp_path, {})
+    config = loop.TrainingConfig(
+        num_train_steps=1, train_batch_size=1, skip_nonfinite_steps=num_steps
+    )
+    with pytest.raises(ValueError, match=f"steps={num_steps}, .*={skips}"):
+        loop.train(state, OBJECTIVE, None, config, make_strategy())
+    assert optimizer.skip_nonfinite == skips
 
 
 def test_the_update_is_held_against_the_weights(tmp_path):

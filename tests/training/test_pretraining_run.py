@@ -9,6 +9,7 @@ from bert_tf import files
 from bert_tf.manifest import Manifest
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
+from bert_tf.training import options as options_lib
 from bert_tf.training import pretraining_run
 from bert_tf.training.settings import RunSettings
 from bert_tf.training.strategy import make_strategy
@@ -257,6 +258,20 @@ def test_a_resumed_run_says_that_its_checkpoint_is_not_read(caplog):
     state.restore = lambda: False
     assert not pretraining_run._begin(start, pretraining, state)
     assert read == ["base"]
+
+
+@pytest.mark.parametrize("num_steps", [0, 3])
+def test_the_optimizer_skips_steps_if_the_options_say_so(num_steps):
+    options = options_lib.Options(
+        phases=options_lib.parse_phases("64:20:8"),
+        input_files=("a",),
+        output_dir="out",
+        do_eval=True,
+        num_warmup_steps=2,
+        skip_nonfinite_steps=num_steps,
+    )
+    optimizer = pretraining_run._make_optimizer(options, "float32")
+    assert optimizer.skip_nonfinite == (num_steps > 0)
 
 
 def test_float16_is_not_left_or_entered_on_the_way(tmp_path):
