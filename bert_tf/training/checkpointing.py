@@ -27,11 +27,10 @@ from bert_tf import formats
 from bert_tf.training import lock
 from bert_tf.training import settings as settings_lib
 from bert_tf.training import strategy as strategies
+from bert_tf.training.output_folder import BEST_FOLDER
 from bert_tf.training.output_folder import FOLDER
 from bert_tf.training.output_folder import GENERATOR_FOLDER
 
-# Where a run keeps its best model.
-BEST_FOLDER = "best"
 # Keys of a description.
 # The tokenizer, if it is not BERT's kind.
 TOKENIZER = "tokenizer"

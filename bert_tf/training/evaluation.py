@@ -14,6 +14,9 @@ from bert_tf.models.objectives import Objective
 from bert_tf.training import progress
 from bert_tf.training import step as step_lib
 
+# Where `write_results` writes, in the folder of the model.
+RESULTS_FILE = "eval_results.txt"
+
 
 def make_evaluation(
     model: keras.Model,

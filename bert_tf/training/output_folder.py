@@ -8,6 +8,8 @@ from bert_tf.checkpoints import hub
 
 # The state of the training, in the folder of the model.
 FOLDER = "train"
+# The best model of a run so far, in the folder of the last one.
+BEST_FOLDER = "best"
 # ELECTRA's generator, in the folder of its discriminator.
 GENERATOR_FOLDER = "generator"
 # Exists once a user has replaced the training's model.

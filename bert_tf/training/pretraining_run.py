@@ -3,11 +3,9 @@
 In this order: records, model, evaluation, optimizer and state, weights, loop.
 """
 
-import contextlib
 import dataclasses
 import functools
 import itertools
-import json
 import logging
 import os
 from collections.abc import Callable
@@ -17,7 +15,6 @@ import keras
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf import files
 from bert_tf import manifest
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import model_folder
@@ -37,17 +34,12 @@ from bert_tf.training import phases
 from bert_tf.training import progress
 from bert_tf.training import settings
 from bert_tf.training import strategy as strategies
+from bert_tf.training.best_model import BestModel
 from bert_tf.training.objectives import Pretraining
 from bert_tf.training.options import Options
 
 _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 
-_EVAL_RESULTS = "eval_results.txt"
-# If one of these settings differs, losses cannot be compared.
-_LOSS_SETTINGS = {settings.EVALUATION, "discriminator_weight"}
-# The loss of the best model and the settings above at that time. The file is
-# beside the training's state.
-_BEST = "best.json"
 # A key of a manifest's settings.
 _TFDS_NAME = "tfds_name"
 # Most descriptions of records in a model card.
@@ -91,35 +83,10 @@ def run(
     keras.utils.set_random_seed(options.random_seed)
     strategies.log_devices(strategy)
     compilation = strategies.choose_compilation(options.jit_compile, strategy)
-
-    # Data.
-    if options.attention is not None:
-        is_decoder = options.attention == "left_to_right"
-        config = dataclasses.replace(start.config, is_decoder=is_decoder)
-        start = dataclasses.replace(start, config=config)
+    start = _with_attention(start, options.attention)
     sources, eval_source = _find_records(options, start, teacher_positions)
-    num_replicas = strategy.num_replicas_in_sync
-    if options.do_eval and options.eval_batch_size % num_replicas:
-        # Raised before the training, not after it.
-        raise ValueError(
-            f"--eval_batch_size must be a multiple of {num_replicas}, the "
-            "number of replicas. Received: --eval_batch_size="
-            f"{options.eval_batch_size}."
-        )
-
-    # Model.
-    with strategy.scope():
-        pretraining = make(options, start, policy)
-    if options.rematerialize:
-        pretraining.rematerialize()
-    _logger.info(
-        "%s parameters, %s, %d replica%s.",
-        f"{pretraining.model.count_params():,}",
-        policy,
-        num_replicas,
-        "" if num_replicas == 1 else "s",
-    )
-
+    _check_eval_batch_size(options, strategy)
+    pretraining = _make_model(options, start, strategy, policy, make)
     evaluate = evaluation.make_evaluation(
         pretraining.model,
         pretraining.objective,
@@ -132,32 +99,15 @@ def run(
         state = _make_state(
             options, start, pretraining, sources, eval_source, strategy
         )
+        training = _Training(
+            options, start, pretraining, sources, state, strategy
+        )
         with state.hold(strategies.is_chief(strategy)):
-            _train(
-                options,
-                start,
-                pretraining,
-                state,
-                sources,
-                strategy,
-                evaluate,
-                compilation,
-            )
+            training.run(compilation, evaluate)
             card = model_folder.read_card(options.output_dir)
         step = state.step
     else:
-        # `Options.checkpoint` ensures this.
-        assert start.init_checkpoint is not None
-        # If the model is in another folder, only the results are written here.
-        is_here = start.init_checkpoint == options.output_dir.rstrip("/")
-        card = model_folder.read_card(options.output_dir) if is_here else None
-        new_heads = pretraining.load_weights(start.init_checkpoint)
-        if new_heads:
-            raise ValueError(
-                f"{start.init_checkpoint}: has no head {new_heads[0]} to "
-                "evaluate. It needs the trained heads of --objective."
-            )
-        step = checkpointing.trained_steps(start.init_checkpoint)
+        card, step = _load_trained(options, start, pretraining)
     if not options.do_eval:
         return None
     results = evaluate() | {"global_step": step}
@@ -167,107 +117,13 @@ def run(
     return results
 
 
-def _write_results(options, start, folder, results, card):
-    """Writes the results of an evaluation to their file and the model card."""
-    # The card first: once the results file exists, a program that was killed
-    # does not write the card when it is run again.
-    patterns = options.eval_input_file or options.input_files[-1]
-    model_folder.write_results(
-        folder,
-        card,
-        objectives.name_of(start.config),
-        ", ".join(map(os.path.basename, patterns.split(","))),
-        results,
-    )
-    evaluation.write_results(os.path.join(folder, _EVAL_RESULTS), results)
-
-
-def _origin(options, start, state, descriptions, is_resumed):
-    """Returns the training's `Origin`, for the model card."""
-    since, given = state.settings.of_step(state.step)
-    records = state.settings.values.get("records")
-    if given.get("records", records) != records:
-        # The run had nothing left to train, so it did not use these records.
-        descriptions = []
-    values = {
-        "steps": state.step,
-        "optimizer": options.optimizer,
-        **given,
-        # Settings that resuming changed do not hold for the whole training.
-        "from_step": since or None,
-        "versions": model_card.versions(),
-    }
-    # These are only for comparisons; `data` describes the records.
-    for name in ("records", settings.EVALUATION):
-        values.pop(name, None)
-    data: dict[str, dict] = {}
-    for number, told in enumerate(descriptions[:_MAX_DESCRIPTIONS], start=1):
-        title = f"Records {number}" if data else "Records"
-        data[f"{title} from step {since} on" if since else title] = told
-    if len(descriptions) > _MAX_DESCRIPTIONS:
-        data["Others"] = {"Sets": len(descriptions) - _MAX_DESCRIPTIONS}
-    names = [told.get("TensorFlow Datasets") for told in descriptions]
-    return model_card.Origin(
-        name=objectives.name_of(start.config),
-        method="pre-trained",
-        start=start.init_checkpoint,
-        # The run that began the training may have had another start.
-        knows_start=not is_resumed,
-        data=data,
-        datasets=tuple(filter(None, names)),
-        settings=values,
-    )
-
-
-def _describe_records(sources):
-    """Returns [{title: value}] of the records, like ones merged into one."""
-    seen: set[str] = set()
-    found: dict[str, tuple[dict, dict]] = {}
-    for source in {id(source): source for source in sources}.values():
-        if not source.manifests:
-            found[str(id(source))] = {"Files": len(source.paths)}, {}
-        for told in source.manifests:
-            # If a set is spread over several folders, each folder has a
-            # manifest of the whole set.
-            identity = repr(dataclasses.replace(told, records={}))
-            if identity in seen:
-                continue
-            seen.add(identity)
-            described = _describe(told)
-            _, counts = found.setdefault(repr(described), (described, {}))
-            for name, count in told.counts.items():
-                counts[name] = counts.get(name, 0) + count
-    return [
-        described
-        | {
-            name.capitalize(): f"{counts[name]:,}"
-            for name in ("examples", "tokens", "documents")
-            if name in counts
-        }
-        for described, counts in found.values()
-    ]
-
-
-def _describe(told):
-    """Returns {title: value} of records, from their manifest."""
-    settings = told.settings
-    masking = [settings.get("masking_mode", "static")]
-    if "masked_lm_prob" in settings:
-        percent = 100 * settings["masked_lm_prob"]
-        masking.append(f"{percent:.4g}% of the tokens")
-    masking += ["whole words"] if settings.get("do_whole_word_mask") else []
-    masking += ["spans"] if settings.get("do_span_mask") else []
-    masking += ["n-grams"] if settings.get("do_ngram_mask") else []
-    rule = settings.get(manifest.MASKING_RULE, "bert")
-    masking += [f"{rule}'s rule"] if rule != "bert" else []
-    return {
-        "Objective": settings.get("objective"),
-        "Masking": ", ".join(masking),
-        "Sequence length": told.max_seq_length,
-        "Masked tokens, at most": told.max_predictions_per_seq,
-        "Passes over the text": settings.get("dupe_factor"),
-        "TensorFlow Datasets": settings.get(_TFDS_NAME),
-    }
+def _with_attention(start, attention):
+    """Returns the `StartingPoint` with the wanted attention, if one is."""
+    if attention is None:
+        return start
+    is_decoder = attention == "left_to_right"
+    config = dataclasses.replace(start.config, is_decoder=is_decoder)
+    return dataclasses.replace(start, config=config)
 
 
 def _find_records(options, start, teacher_positions):
@@ -302,6 +158,50 @@ def _find_records(options, start, teacher_positions):
         options.eval_input_file,
         "eval_input_file",
     )
+
+
+def _check_eval_batch_size(options, strategy):
+    """Raises `ValueError` before the training, not after it."""
+    num_replicas = strategy.num_replicas_in_sync
+    if options.do_eval and options.eval_batch_size % num_replicas:
+        raise ValueError(
+            f"--eval_batch_size must be a multiple of {num_replicas}, the "
+            "number of replicas. Received: --eval_batch_size="
+            f"{options.eval_batch_size}."
+        )
+
+
+def _make_model(options, start, strategy, policy, make):
+    """Returns the `Pretraining`, made in the strategy's scope."""
+    with strategy.scope():
+        pretraining = make(options, start, policy)
+    if options.rematerialize:
+        pretraining.rematerialize()
+    num_replicas = strategy.num_replicas_in_sync
+    _logger.info(
+        "%s parameters, %s, %d replica%s.",
+        f"{pretraining.model.count_params():,}",
+        policy,
+        num_replicas,
+        "" if num_replicas == 1 else "s",
+    )
+    return pretraining
+
+
+def _load_trained(options, start, pretraining):
+    """Loads a model that is only evaluated; returns its card and its step."""
+    # `Options.checkpoint` ensures this.
+    assert start.init_checkpoint is not None
+    # If the model is in another folder, only the results are written here.
+    is_here = start.init_checkpoint == options.output_dir.rstrip("/")
+    card = model_folder.read_card(options.output_dir) if is_here else None
+    new_heads = pretraining.load_weights(start.init_checkpoint)
+    if new_heads:
+        raise ValueError(
+            f"{start.init_checkpoint}: has no head {new_heads[0]} to "
+            "evaluate. It needs the trained heads of --objective."
+        )
+    return card, checkpointing.trained_steps(start.init_checkpoint)
 
 
 def _make_state(options, start, pretraining, sources, eval_source, strategy):
@@ -415,47 +315,88 @@ def _identity(source):
     return f"{len(source.paths)} files ({source.digest[:8]})"
 
 
-def _train(
-    options,
-    start,
-    pretraining,
-    state,
-    sources,
-    strategy,
-    evaluate,
-    compilation,
-):
-    """Trains from the state's last checkpoint, if any."""
-    is_resumed = _begin(start, pretraining, state)
-    if options.keep_best:
-        # Raises now if a file is damaged, not at the first checkpoint.
-        _best_loss(options, state)
-    if strategies.is_chief(strategy):
-        progress.tell_curves(state.folder)
+class _Training:
+    """The training of a run, and the model folders that it writes.
 
-    descriptions = _describe_records(sources)
+    Args:
+        options, start, strategy: As for `run`.
+        pretraining: The `Pretraining`.
+        sources: The source of each phase.
+        state: The new `TrainingState`.
+    """
 
-    def save_model(folder=options.output_dir):
-        origin = _origin(options, start, state, descriptions, is_resumed)
-        pretraining.save(folder, start, origin)
+    def __init__(self, options, start, pretraining, sources, state, strategy):
+        self._options, self._start = options, start
+        self._pretraining, self._sources = pretraining, sources
+        self._state, self._strategy = state, strategy
+        self._descriptions = _describe_records(sources)
+        self._is_resumed = False
 
-    def keep_best():
-        _keep_best(options, start, state, evaluate(), strategy, save_model)
+    def run(self, compilation, evaluate):
+        """Trains from the state's last checkpoint, if any.
 
-    phases.train(
-        state,
-        pretraining.objective,
-        options.phases,
-        [
-            _config(options, pretraining, source, compilation)
-            for source in sources
-        ],
-        sources,
-        strategy,
-        on_save=save_model,
-        before_save=keep_best if options.keep_best else None,
-    )
-    _logger.info("The model is in %s.", options.output_dir)
+        Args:
+            compilation: A `Compilation`.
+            evaluate: Function that returns an evaluation's {name: float}.
+        """
+        options, state = self._options, self._state
+        pretraining = self._pretraining
+        self._is_resumed = _begin(self._start, pretraining, state)
+        keep_best = None
+        if options.keep_best:
+            # Raises now if a file is damaged, not at the first checkpoint.
+            best = BestModel(options.output_dir, state.settings)
+            keep_best = functools.partial(self._keep_best, best, evaluate)
+        if strategies.is_chief(self._strategy):
+            progress.tell_curves(state.folder)
+        phases.train(
+            state,
+            pretraining.objective,
+            options.phases,
+            [
+                _config(options, pretraining, source, compilation)
+                for source in self._sources
+            ],
+            self._sources,
+            self._strategy,
+            on_save=functools.partial(self._save_model, options.output_dir),
+            before_save=keep_best,
+        )
+        _logger.info("The model is in %s.", options.output_dir)
+
+    def _save_model(self, folder):
+        origin = _origin(
+            self._options,
+            self._start,
+            self._state,
+            self._descriptions,
+            self._is_resumed,
+        )
+        self._pretraining.save(folder, self._start, origin)
+
+    def _keep_best(self, best, evaluate):
+        """Evaluates, and keeps the model if its loss is the best so far."""
+        results = evaluate()
+        step = self._state.step
+        text = (f"{name} {value:.4g}" for name, value in results.items())
+        _logger.info("Evaluated: step %d  %s", step, "  ".join(text))
+        report = {f"eval/{name}": value for name, value in results.items()}
+        progress.write_summaries(report | {"step": step})
+        if not strategies.is_chief(self._strategy):
+            return
+
+        def write(folder):
+            self._save_model(folder)
+            _write_results(
+                self._options,
+                self._start,
+                folder,
+                results | {"global_step": step},
+                model_folder.read_card(folder),
+            )
+
+        if best.keep(results["loss"], write):
+            _logger.info("The best so far; kept in %s.", best.folder)
 
 
 def _begin(start, pretraining, state):
@@ -482,99 +423,6 @@ def _begin(start, pretraining, state):
     return False
 
 
-def _keep_best(options, start, state, results, strategy, save_model: Callable):
-    """Keeps the model if its loss is below the best so far."""
-    text = (f"{name} {value:.4g}" for name, value in results.items())
-    _logger.info("Evaluated: step %d  %s", state.step, "  ".join(text))
-    report = {f"eval/{name}": value for name, value in results.items()}
-    progress.write_summaries(report | {"step": state.step})
-    if not strategies.is_chief(strategy):
-        return
-    best = _best_folder(options)
-    loss = _best_loss(options, state)
-    if loss is not None and not results["loss"] < loss:
-        return
-    if loss is None:
-        # If the program is killed below, the next run will not take the new
-        # model for that of the old loss.
-        _tell_best(options, None, state)
-    save_model(best)
-    results = results | {"global_step": state.step}
-    card = model_folder.read_card(best)
-    _write_results(options, start, best, results, card)
-    kept = evaluation.read_results(f"{best}/{_EVAL_RESULTS}")
-    _tell_best(options, kept["loss"], state)
-    _logger.info("The best so far; kept in %s.", best)
-
-
-def _tell_best(options, loss, state):
-    """Writes the best loss (None while there is none) and its settings."""
-    told = {"loss": loss, "settings": _loss_settings(state)}
-    files.write_text(_best_path(options), json.dumps(told, indent=2) + "\n")
-
-
-def _best_loss(options, state):
-    """Returns the best loss so far, if it can be compared with new ones.
-
-    The run may have been resumed and stopped with other settings since.
-
-    Raises:
-        ValueError: If a file that describes the best model is damaged.
-    """
-    results = f"{_best_folder(options)}/{_EVAL_RESULTS}"
-    if not files.exists(results):
-        return None
-    path = _best_path(options)
-    if files.exists(path):
-        now = _loss_settings(state)
-        # The loss is not taken from the results: a later evaluation of the
-        # model may have replaced them, with other records. A setting that only
-        # one side has comes from another release and is ignored.
-        with _damage_named(path):
-            told = files.read_json(path)
-            loss = told["loss"]
-            if loss is not None:
-                loss = float(loss)
-            is_comparable = all(
-                told["settings"][name] == now[name]
-                for name in told["settings"].keys() & now.keys()
-            )
-    else:
-        with _damage_named(results):
-            loss = evaluation.read_results(results)["loss"]
-        # From an older release. Until the first checkpoint of a resumed run,
-        # `changes` gives the changes since then.
-        is_comparable = not _LOSS_SETTINGS & state.settings.changes().keys()
-    return loss if is_comparable else None
-
-
-@contextlib.contextmanager
-def _damage_named(path):
-    """Turns errors about the contents of a file into a `ValueError`."""
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path}: not the description of a training's best model. Remove "
-            "it to resume without."
-        ) from error
-
-
-def _loss_settings(state):
-    values = state.settings.values
-    return {
-        name: values[name] for name in sorted(_LOSS_SETTINGS & values.keys())
-    }
-
-
-def _best_folder(options):
-    return os.path.join(options.output_dir, checkpointing.BEST_FOLDER)
-
-
-def _best_path(options):
-    return os.path.join(options.output_dir, checkpointing.FOLDER, _BEST)
-
-
 def _config(options, pretraining, source, compilation):
     flops_per_example = None
     if pretraining.flops_per_example is not None:
@@ -595,3 +443,107 @@ def _config(options, pretraining, source, compilation):
         seed=options.random_seed,
         compilation=compilation,
     )
+
+
+def _origin(options, start, state, descriptions, is_resumed):
+    """Returns the training's `Origin`, for the model card."""
+    since, given = state.settings.of_step(state.step)
+    records = state.settings.values.get("records")
+    if given.get("records", records) != records:
+        # The run had nothing left to train, so it did not use these records.
+        descriptions = []
+    values = {
+        "steps": state.step,
+        "optimizer": options.optimizer,
+        **given,
+        # Settings that resuming changed do not hold for the whole training.
+        "from_step": since or None,
+        "versions": model_card.versions(),
+    }
+    # These are only for comparisons; `data` describes the records.
+    for name in ("records", settings.EVALUATION):
+        values.pop(name, None)
+    data: dict[str, dict] = {}
+    for number, told in enumerate(descriptions[:_MAX_DESCRIPTIONS], start=1):
+        title = f"Records {number}" if data else "Records"
+        data[f"{title} from step {since} on" if since else title] = told
+    if len(descriptions) > _MAX_DESCRIPTIONS:
+        data["Others"] = {"Sets": len(descriptions) - _MAX_DESCRIPTIONS}
+    names = [told.get("TensorFlow Datasets") for told in descriptions]
+    return model_card.Origin(
+        name=objectives.name_of(start.config),
+        method="pre-trained",
+        start=start.init_checkpoint,
+        # The run that began the training may have had another start.
+        knows_start=not is_resumed,
+        data=data,
+        datasets=tuple(filter(None, names)),
+        settings=values,
+    )
+
+
+def _describe_records(sources):
+    """Returns [{title: value}] of the records, like ones merged into one."""
+    seen: set[str] = set()
+    found: dict[str, tuple[dict, dict]] = {}
+    for source in {id(source): source for source in sources}.values():
+        if not source.manifests:
+            found[str(id(source))] = {"Files": len(source.paths)}, {}
+        for told in source.manifests:
+            # If a set is spread over several folders, each folder has a
+            # manifest of the whole set.
+            identity = repr(dataclasses.replace(told, records={}))
+            if identity in seen:
+                continue
+            seen.add(identity)
+            described = _describe(told)
+            _, counts = found.setdefault(repr(described), (described, {}))
+            for name, count in told.counts.items():
+                counts[name] = counts.get(name, 0) + count
+    return [
+        described
+        | {
+            name.capitalize(): f"{counts[name]:,}"
+            for name in ("examples", "tokens", "documents")
+            if name in counts
+        }
+        for described, counts in found.values()
+    ]
+
+
+def _describe(told):
+    """Returns {title: value} of records, from their manifest."""
+    settings = told.settings
+    masking = [settings.get("masking_mode", "static")]
+    if "masked_lm_prob" in settings:
+        percent = 100 * settings["masked_lm_prob"]
+        masking.append(f"{percent:.4g}% of the tokens")
+    masking += ["whole words"] if settings.get("do_whole_word_mask") else []
+    masking += ["spans"] if settings.get("do_span_mask") else []
+    masking += ["n-grams"] if settings.get("do_ngram_mask") else []
+    rule = settings.get(manifest.MASKING_RULE, "bert")
+    masking += [f"{rule}'s rule"] if rule != "bert" else []
+    return {
+        "Objective": settings.get("objective"),
+        "Masking": ", ".join(masking),
+        "Sequence length": told.max_seq_length,
+        "Masked tokens, at most": told.max_predictions_per_seq,
+        "Passes over the text": settings.get("dupe_factor"),
+        "TensorFlow Datasets": settings.get(_TFDS_NAME),
+    }
+
+
+def _write_results(options, start, folder, results, card):
+    """Writes the results of an evaluation to their file and the model card."""
+    # The card first: once the results file exists, a program that was killed
+    # does not write the card when it is run again.
+    patterns = options.eval_input_file or options.input_files[-1]
+    model_folder.write_results(
+        folder,
+        card,
+        objectives.name_of(start.config),
+        ", ".join(map(os.path.basename, patterns.split(","))),
+        results,
+    )
+    path = os.path.join(folder, evaluation.RESULTS_FILE)
+    evaluation.write_results(path, results)

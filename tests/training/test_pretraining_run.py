@@ -5,14 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_tf import files
 from bert_tf.manifest import Manifest
 from bert_tf.training import checkpointing
-from bert_tf.training import evaluation
 from bert_tf.training import options as options_lib
 from bert_tf.training import pretraining_run
 from bert_tf.training.settings import RunSettings
-from bert_tf.training.strategy import make_strategy
 
 
 def make_source(**settings):
@@ -125,101 +122,6 @@ def resumed_state(folder, step, saved=(), **values):
         settings=settings,
         saved_steps=lambda: list(saved),
     )
-
-
-def test_the_best_of_another_evaluation_is_not_compared_with(
-    tmp_path, monkeypatch
-):
-    options = SimpleNamespace(
-        output_dir=str(tmp_path), eval_input_file="b", input_files=("a",)
-    )
-    start = SimpleNamespace(
-        config=SimpleNamespace(
-            model_type="bert", num_hidden_layers=2, hidden_size=8
-        )
-    )
-    best = tmp_path / "best"
-
-    def keep(state, loss):
-        """Evaluates and saves; returns the loss of the best model so far."""
-        pretraining_run._keep_best(
-            options,
-            start,
-            state,
-            {"loss": loss},
-            make_strategy(),
-            lambda folder: best.mkdir(exist_ok=True),
-        )
-        state.settings.write()
-        return evaluation.read_results(f"{best}/eval_results.txt")["loss"]
-
-    def killed(path, text, write_text=files.write_text):
-        if path.endswith("best.json") and "10.0" in text:
-            raise KeyboardInterrupt
-        write_text(path, text)
-
-    # What was trained on has a lower loss than what was not.
-    given = {"evaluation": "1 files (aaaaaaaa)", "discriminator_weight": 50}
-    state = resumed_state(tmp_path, 0, **given)
-    assert keep(state, 0.5) == 0.5
-    given["evaluation"] = "1 files (bbbbbbbb)"
-    state = resumed_state(tmp_path, 10, **given)
-    assert keep(state, 7.0) == 7.0
-    # From here on both are of the new one: in this run, and when it goes on.
-    state = resumed_state(tmp_path, 20, **given)
-    assert keep(state, 8.0) == 7.0
-    assert keep(state, 6.0) == 6.0
-    given["discriminator_weight"] = 500
-    assert keep(resumed_state(tmp_path, 30, **given), 60.0) == 60.0
-    # A run that was stopped before its first evaluation changes nothing.
-    given["discriminator_weight"] = 5000
-    resumed_state(tmp_path, 40, **given).settings.write()
-    assert keep(resumed_state(tmp_path, 50, **given), 600.0) == 600.0
-    # Nor does one that keeps no best model.
-    resumed_state(tmp_path, 60, random_seed=5).settings.write()
-    given["evaluation"] = "1 files (cccccccc)"
-    assert keep(resumed_state(tmp_path, 70, **given), 900.0) == 900.0
-    # Of an older release, which did not keep them.
-    (tmp_path / "train" / "best.json").unlink()
-    assert keep(resumed_state(tmp_path, 80, **given), 950.0) == 900.0
-    given["evaluation"] = "1 files (dddddddd)"
-    assert keep(resumed_state(tmp_path, 80, **given), 950.0) == 950.0
-    # Killed as it told of a better one, of another evaluation: neither what
-    # is told nor what is there says how good the model is by the old one.
-    other = given | {"evaluation": "1 files (eeeeeeee)"}
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(pretraining_run.files, "write_text", killed)
-        keep(resumed_state(tmp_path, 90, **other), 10.0)
-    assert keep(resumed_state(tmp_path, 80, **given), 960.0) == 960.0
-    # Evaluated by itself on other records, where it is: its results are not
-    # what is compared with.
-    results = best / "eval_results.txt"
-    results.write_text("global_step = 0\nloss = 5000.0\n")
-    assert keep(resumed_state(tmp_path, 100, **given), 970.0) == 5000.0
-    results.write_text("global_step = 0\nloss = 0.5\n")
-    assert keep(resumed_state(tmp_path, 100, **given), 950.0) == 950.0
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("best/eval_results.txt", "loss"),
-        ("best/eval_results.txt", "global_step = 3\n"),
-        ("best/eval_results.txt", "loss = low\n"),
-        ("train/best.json", "[]"),
-        ("train/best.json", '{"loss": 1.0}'),
-    ],
-)
-def test_damage_in_what_tells_the_best_is_named(tmp_path, name, text):
-    (tmp_path / "best").mkdir()
-    (tmp_path / "train").mkdir()
-    (tmp_path / "best/eval_results.txt").write_text("loss = 1.0\n")
-    (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=f"{name}: .* Remove it"):
-        pretraining_run._best_loss(
-            SimpleNamespace(output_dir=str(tmp_path)),
-            resumed_state(tmp_path, 3),
-        )
 
 
 def test_the_best_models_card_is_written_before_its_results(

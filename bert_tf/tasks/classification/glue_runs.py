@@ -29,7 +29,7 @@ def finish(
     Returns:
         Its results, {name: float}.
     """
-    results = evaluation.read_results(f"{folder}/eval_results.txt")
+    results = evaluation.read_results(f"{folder}/{evaluation.RESULTS_FILE}")
     values = {
         "flags": run_flags,
         "keeps_state": keeps_state,
