@@ -37,7 +37,7 @@ def prepare(job):
         model = task_folder.new_model(start, task, policy)
         optimizer = BertOptimizer(2e-5)
         optimizer.build(model.trainable_variables)
-    run_steps, _ = step_lib.compile_steps(model, task.objective(), optimizer)
+    steps = step_lib.CompiledSteps(model, task.objective(), optimizer)
     batches = iter(
         strategy.distribute_datasets_from_function(
             lambda context: source.training_batches(
@@ -49,7 +49,7 @@ def prepare(job):
 
     def make_steps(count):
         nonlocal num_made
-        results, _ = run_steps(strategy, batches, num_made, count)
+        results, _ = steps.run(strategy, batches, num_made, count)
         num_made += count
         padding = [step["metrics"]["padding"] for step in results]
         return [sum(numbers) for numbers in zip(*padding)]

@@ -10,15 +10,11 @@ import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
-from typing import Any
 
 from bert_tf.config import BertConfig
+from bert_tf.training.step import StepResults
 
 _logger = logging.getLogger(__name__)
-
-# What a step returns: {"values": {name: value}, "metrics": {name: (sum,
-# weight)}}, as tensors on the device and as floats elsewhere.
-StepResults = dict[str, dict[str, Any]]
 
 # A loss is compared with the finite losses of this many steps before it, once
 # there are a few. Spikes hardly move the median and the median deviation.

@@ -56,7 +56,7 @@ class TrainingConfig:
             known.
         seed: Seed of the dropout masks.
         compilation: Which part of the step XLA compiles; see
-            `step.compile_steps`. `fit` ignores it.
+            `step.CompiledSteps`. `fit` ignores it.
     """
 
     num_train_steps: int
@@ -136,9 +136,8 @@ def train(
         end: The step to stop at; None for the last.
         history: A list to append the reports to, so that they are not lost if
             training stops with an error; None for a new list.
-        compiled: What `step.compile_steps` returned for the state, the
-            objective and the config. It avoids tracing the step again. None
-            to compile it here.
+        compiled: The `step.CompiledSteps` of the state, the objective and the
+            config. They avoid tracing the step again. None to make them here.
 
     Returns:
         The reports that were logged: a list of {name: float}, with `step` in
@@ -178,14 +177,15 @@ def train(
     is_chief = strategies.is_chief(strategy)
     check_batch_size(config, strategy)
     num_skipped = _most_skipped(config, state.optimizer)
-    run_steps, waiting_since = compiled or step_lib.compile_steps(
-        state.model,
-        objective,
-        state.optimizer,
-        config.gradient_accumulation_steps,
-        config.seed,
-        config.compilation,
-    )
+    if compiled is None:
+        compiled = step_lib.CompiledSteps(
+            state.model,
+            objective,
+            state.optimizer,
+            config.gradient_accumulation_steps,
+            config.seed,
+            config.compilation,
+        )
     watch = health.Health(num_skipped)
     # Unreadable input is reported before anything is written.
     paths = getattr(source, "paths", ())
@@ -200,7 +200,7 @@ def train(
         errors.clear_errors(paths),
         progress.summary_writer(state.folder, is_chief) as flush,
         preemption.stop_noted() as told_to_stop,
-        health.stalls_named(waiting_since),
+        health.stalls_named(compiled.waiting_since),
         progress_bar.ProgressBar(
             "train", config.num_train_steps, first=state.step
         ) as bar,
@@ -210,7 +210,7 @@ def train(
         )
         iterator = iter(batches)
         while state.step < end:
-            steps = run.make_steps(run_steps, iterator)
+            steps = run.make_steps(compiled, iterator)
             if steps:
                 run.report(steps, history)
             run.save_if_due(on_save, before_save)
@@ -245,10 +245,10 @@ class _Run:
         # Whether told to stop, and whether the last line was due by the clock.
         self._stops = self._is_by_clock = False
 
-    def make_steps(self, run_steps, iterator):
+    def make_steps(self, compiled, iterator):
         """Makes the steps to the next line or checkpoint; returns results."""
         state, config = self._state, self._config
-        steps: list[health.StepResults] = []
+        steps: list[step_lib.StepResults] = []
         if state.step == self._stop:
             self._stop += _steps_to_next_stop(state.step, config, self._end)
         # A profile must cover all its steps.
@@ -273,7 +273,7 @@ class _Run:
                 if not count:
                     self._is_by_clock = True
                     break
-                new, waited = run_steps(
+                new, waited = compiled.run(
                     self._strategy, iterator, state.step, count
                 )
                 self._timer.called(count, waited)

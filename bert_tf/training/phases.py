@@ -72,7 +72,7 @@ def train(
             place = f"Phase {number} of {len(phases)}: " if last else ""
             _check(config, source, strategy, place)
     # The step is traced once for all phases whose batches have the same form.
-    compiled = step_lib.compile_steps(
+    compiled = step_lib.CompiledSteps(
         state.model,
         objective,
         state.optimizer,

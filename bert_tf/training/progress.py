@@ -16,7 +16,7 @@ from tensorflow.core.framework import summary_pb2
 
 from bert_tf import files
 from bert_tf import progress_bar
-from bert_tf.training.health import StepResults
+from bert_tf.training.step import StepResults
 
 # A call into TensorFlow cannot be interrupted, so it should take this long.
 _SECONDS_PER_CALL = 5.0

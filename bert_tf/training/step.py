@@ -3,9 +3,9 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
+from typing import TypedDict
 
 import keras
 import tensorflow as tf
@@ -18,14 +18,30 @@ from bert_tf.optimizers import accumulation
 from bert_tf.training import compilation as compilation_lib
 from bert_tf.training import randomness
 from bert_tf.training.compilation import Compilation
-from bert_tf.training.health import StepResults
 
-RunSteps = Callable[
-    [tf.distribute.Strategy, Iterator[Any], int, int],
-    tuple[list[StepResults], float | None],
-]
-# What `compile_steps` returns.
-CompiledSteps = tuple[RunSteps, Callable[[], float]]
+
+class StepResults(TypedDict):
+    """What a step returns: tensors on the device, floats elsewhere.
+
+    Attributes:
+        values: {name: value}.
+        metrics: {name: (sum, weight)}.
+    """
+
+    values: dict[str, Any]
+    metrics: dict[str, tuple[Any, Any]]
+
+
+class EvaluationSums(TypedDict):
+    """What the evaluation of a batch returns, summed over all replicas.
+
+    Attributes:
+        losses: {name: (sum, weight)} of the loss terms.
+        metrics: {name: (sum, weight)}.
+    """
+
+    losses: dict[str, tuple[Any, Any]]
+    metrics: dict[str, tuple[Any, Any]]
 
 
 def train_step(
@@ -127,12 +143,11 @@ def train_step(
 
 def eval_step(
     model: keras.Model, objective: Objective, batch: Batch
-) -> StepResults:
+) -> EvaluationSums:
     """Evaluates one batch, in replica context.
 
     Returns:
-        The loss terms and the metrics, float32 scalars summed over all
-        replicas: {"losses": {name: (sum, weight)}, "metrics": the same}.
+        The loss terms and the metrics, float32 scalars.
     """
     outputs = model(batch, training=False)
     weights = objective.weights(batch)
@@ -145,17 +160,11 @@ def eval_step(
     )
 
 
-def compile_steps(
-    model: keras.Model,
-    objective: Objective,
-    optimizer: keras.optimizers.Optimizer,
-    accumulation_steps: int = 1,
-    seed: int = 12345,
-    compilation: Compilation = Compilation.CHAINS,
-) -> CompiledSteps:
-    """Returns a function that makes many steps in one call.
+class CompiledSteps:
+    """Makes many steps in one call.
 
-    It is traced at its first call, and again for batches of another form.
+    The step is traced at the first call, and again for batches of another
+    form.
 
     Args:
         model, objective, optimizer, accumulation_steps: As for `train_step`.
@@ -164,92 +173,99 @@ def compile_steps(
             is a single replica and no mirrored strategy; otherwise the part
             that `train_step` compiles. Batches of a new shape are compiled
             again, and the log says so.
-
-    Returns:
-        Two functions. `run_steps(strategy, iterator, step, count)` makes
-        `count` steps, beginning with number `step`. It returns a list of what
-        `train_step` returned for each, as floats, and the seconds that it
-        waited for their batches. The seconds are None if the call compiled, as
-        its time then says nothing about the steps. The norm of the update is
-        measured in the last step. `waiting_since()` is for
-        `health.stalls_named`.
     """
-    seed_states = randomness.seed_states(model)
-    waiting_since = tf.Variable(0.0, trainable=False, dtype=tf.float64)
-    structures = {}
-    log = compilation_lib.Log()
-    is_compiled = compilation is Compilation.STEP
 
-    def as_row(results, iterator):
-        # Runs while the step is traced, which is when the names are known.
-        structures[_names(iterator)] = tf.nest.map_structure(
-            lambda _: None, results
-        )
-        return tf.stack(tf.nest.flatten(results))
-
-    # AutoGraph would take longer to read the model's code than tracing takes.
-    @tf.function(autograph=False)
-    def run_in_graph(strategy, iterator, step, count):
-        # If the step is compiled as a whole, nothing inside it is compiled
-        # separately. A mirrored strategy adds up gradients even with a single
-        # replica, which XLA cannot compile.
-        is_alone = strategy.num_replicas_in_sync == 1 and not isinstance(
-            strategy,
-            tf.distribute.MirroredStrategy
-            | tf.distribute.MultiWorkerMirroredStrategy,
-        )
-        is_whole = is_compiled and is_alone
-        train = functools.partial(
+    def __init__(
+        self,
+        model: keras.Model,
+        objective: Objective,
+        optimizer: keras.optimizers.Optimizer,
+        accumulation_steps: int = 1,
+        seed: int = 12345,
+        compilation: Compilation = Compilation.CHAINS,
+    ) -> None:
+        self._train_step = functools.partial(
             train_step,
             model,
             objective,
             optimizer,
             accumulation_steps=accumulation_steps,
-            compilation=Compilation.NOTHING if is_whole else compilation,
         )
-        if is_whole:
-            train = compilation_lib.jit(train)
+        self._seed = seed
+        self._seed_states = randomness.seed_states(model)
+        self._compilation = compilation
+        self._waiting_since = tf.Variable(
+            0.0, trainable=False, dtype=tf.float64
+        )
+        # {names in a batch: the nest of a step's results, without values}.
+        self._structures: dict[tuple[str, ...], StepResults] = {}
+        self._log = compilation_lib.Log()
 
-        def replica_step(batch, step, is_last):
-            # Not compiled: XLA uses 32 of a seed's 64 bits, which would give
-            # other masks.
-            randomness.set_seeds(seed_states, seed, step)
-            return train(batch, measures_update=is_last)
+    def run(
+        self,
+        strategy: tf.distribute.Strategy,
+        iterator: Iterator[Any],
+        step: int,
+        count: int,
+    ) -> tuple[list[StepResults], float | None]:
+        """Makes steps.
 
-        def run_step(index, rows, waited):
-            start = _now()
-            with tf.control_dependencies([waiting_since.assign(start)]):
-                batch = next(iterator)
-            with tf.control_dependencies(
-                tf.nest.flatten(on_first_replica(strategy, batch))
-            ):
-                waited += _now() - start
-                arrived = waiting_since.assign(0.0)
-            # Otherwise, with a single thread, TensorFlow may read the clock
-            # only after the step.
-            with tf.control_dependencies([waited, arrived]):
-                begins = [log.begins(strategy, batch)] if is_compiled else []
-            with tf.control_dependencies([waited, arrived, *begins]):
-                results = strategy.run(
-                    replica_step,
-                    args=(
-                        batch,
-                        step + tf.cast(index, tf.int64),
-                        index == count - 1,
-                    ),
-                )
-            row = as_row(on_first_replica(strategy, results), iterator)
-            if is_compiled:
-                with tf.control_dependencies([row]):
-                    log.ends()
-            return index + 1, rows.write(index, row), waited
+        Args:
+            strategy: The `tf.distribute.Strategy` that the model was made in.
+            iterator: An iterator of its batches.
+            step: Number of the first step.
+            count: Number of steps.
+
+        Returns:
+            A list of what `train_step` returned for each step, as floats, and
+            the seconds that the steps waited for their batches. The seconds
+            are None if the call compiled, as its time then says nothing about
+            the steps. The norm of the update is measured in the last step.
+        """
+        num_compiled = self._log.num_compiled
+        rows, waited = self._run_in_graph(
+            strategy,
+            iterator,
+            tf.constant(step, tf.int64),
+            tf.constant(count, tf.int32),
+        )
+        structure = self._structures[_names(iterator)]
+        results = [
+            tf.nest.pack_sequence_as(structure, row)
+            for row in rows.numpy().tolist()
+        ]
+        has_compiled = self._log.num_compiled != num_compiled
+        return results, None if has_compiled else float(waited)
+
+    def waiting_since(self) -> float:
+        """Returns when the wait for a batch began; 0 if there is no wait.
+
+        Another thread may call it while `run` waits.
+        """
+        return float(self._waiting_since.numpy())
+
+    # AutoGraph would take longer to read the model's code than tracing takes.
+    @tf.function(autograph=False)
+    def _run_in_graph(self, strategy, iterator, step, count):
+        """Returns a row of results for each step, and the seconds waited."""
+        replica_step = self._replica_step(strategy)
+
+        def make_step(index, rows, waited):
+            row, seconds = self._make_step(
+                strategy,
+                iterator,
+                replica_step,
+                step + tf.cast(index, tf.int64),
+                index == count - 1,
+            )
+            return index + 1, rows.write(index, row), waited + seconds
 
         # One step after the other: otherwise the wait for the next batch would
         # overlap with the step before it and could not be measured. The
         # batches themselves are still made ahead.
         _, rows, waited = tf.while_loop(
             lambda index, *_: index < count,
-            run_step,
+            make_step,
             (
                 tf.constant(0),
                 tf.TensorArray(tf.float32, count, infer_shape=False),
@@ -259,21 +275,79 @@ def compile_steps(
         )
         return rows.stack(), waited
 
-    def run_steps(strategy, iterator, step, count):
-        num_compiled = log.num_compiled
-        rows, waited = run_in_graph(
-            strategy,
-            iterator,
-            tf.constant(step, tf.int64),
-            tf.constant(count, tf.int32),
-        )
-        structure = structures[_names(iterator)]
-        return [
-            tf.nest.pack_sequence_as(structure, row)
-            for row in rows.numpy().tolist()
-        ], float(waited) if log.num_compiled == num_compiled else None
+    def _make_step(self, strategy, iterator, replica_step, step, is_last):
+        """Makes one step; returns the row of its results, and the seconds."""
+        batch, seconds, arrived = self._next_batch(strategy, iterator)
+        # Otherwise, with a single thread, TensorFlow may read the clock only
+        # after the step.
+        before = [seconds, arrived]
+        if self._is_compiled:
+            with tf.control_dependencies(before):
+                before.append(self._log.begins(strategy, batch))
+        with tf.control_dependencies(before):
+            results = strategy.run(replica_step, args=(batch, step, is_last))
+        row = self._as_row(on_first_replica(strategy, results), iterator)
+        if self._is_compiled:
+            with tf.control_dependencies([row]):
+                self._log.ends()
+        return row, seconds
 
-    return run_steps, lambda: float(waiting_since.numpy())
+    def _next_batch(self, strategy, iterator):
+        """Returns a batch, the seconds waited for it, and that wait's end."""
+        start = _now()
+        with tf.control_dependencies([self._waiting_since.assign(start)]):
+            batch = next(iterator)
+        with tf.control_dependencies(
+            tf.nest.flatten(on_first_replica(strategy, batch))
+        ):
+            seconds = _now() - start
+            return batch, seconds, self._waiting_since.assign(0.0)
+
+    @property
+    def _is_compiled(self):
+        return self._compilation is Compilation.STEP
+
+    def _replica_step(self, strategy):
+        """Returns a function of a batch, its step and whether it is the last.
+
+        If the step is compiled as a whole, nothing inside it is compiled
+        separately.
+        """
+        is_whole = self._is_compiled and _is_alone(strategy)
+        train = functools.partial(
+            self._train_step,
+            compilation=Compilation.NOTHING if is_whole else self._compilation,
+        )
+        if is_whole:
+            train = compilation_lib.jit(train)
+
+        def replica_step(batch, step, is_last):
+            # Not compiled: XLA uses 32 of a seed's 64 bits, which would give
+            # other masks.
+            randomness.set_seeds(self._seed_states, self._seed, step)
+            return train(batch, measures_update=is_last)
+
+        return replica_step
+
+    def _as_row(self, results, iterator):
+        # Runs while the step is traced, which is when the names are known.
+        self._structures[_names(iterator)] = tf.nest.map_structure(
+            lambda _: None, results
+        )
+        return tf.stack(tf.nest.flatten(results))
+
+
+def _is_alone(strategy):
+    """Returns whether nothing is summed over replicas.
+
+    A mirrored strategy adds up gradients even with a single replica, which XLA
+    cannot compile.
+    """
+    return strategy.num_replicas_in_sync == 1 and not isinstance(
+        strategy,
+        tf.distribute.MirroredStrategy
+        | tf.distribute.MultiWorkerMirroredStrategy,
+    )
 
 
 def on_first_replica(strategy: tf.distribute.Strategy, results: Any) -> Any:

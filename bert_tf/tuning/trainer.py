@@ -110,7 +110,7 @@ def make_trainer(
         strategy,
         record.write,
         history=record.training,
-        compiled=step_lib.compile_steps(
+        compiled=step_lib.CompiledSteps(
             state.model,
             objective,
             state.optimizer,

@@ -86,7 +86,7 @@ def make_steps(source, strategy, policy="float32", **options):
             optimizer = LossScaleOptimizer(optimizer, initial_scale=2.0**20)
             rematerialization.rematerialize(model.encoder)
         optimizer.build(model.trainable_variables)
-    run_steps, _ = step_lib.compile_steps(
+    steps = step_lib.CompiledSteps(
         model,
         reference.pretraining_objective(),
         optimizer,
@@ -96,7 +96,7 @@ def make_steps(source, strategy, policy="float32", **options):
     batches = strategy.distribute_datasets_from_function(
         lambda context: source.training_batches(8, 0, context)
     )
-    results, _ = run_steps(strategy, iter(batches), 0, NUM_STEPS)
+    results, _ = steps.run(strategy, iter(batches), 0, NUM_STEPS)
     return results, values_of(model, optimizer)
 
 

@@ -60,14 +60,14 @@ def make_steps(strategy, policy="float32", rows=ROWS, folder=None, **config):
     batches = strategy.distribute_datasets_from_function(
         lambda context: source.training_batches(rows, 0, context)
     )
-    run_steps, _ = step_lib.compile_steps(
+    steps = step_lib.CompiledSteps(
         model, reference.pretraining_objective(), optimizer
     )
     iterator = iter(batches)
-    results, _ = run_steps(strategy, iterator, 0, 1)
+    results, _ = steps.run(strategy, iterator, 0, 1)
     if folder is not None:
         tf.profiler.experimental.start(str(folder))
-    results += run_steps(strategy, iterator, 1, NUM_STEPS - 1)[0]
+    results += steps.run(strategy, iterator, 1, NUM_STEPS - 1)[0]
     if folder is not None:
         tf.profiler.experimental.stop()
     losses = np.array([result["values"]["loss"] for result in results])

@@ -217,9 +217,7 @@ def test_the_time_waited_is_that_of_the_batches():
     model = Line()
     optimizer = BertOptimizer(0.1)
     optimizer.build(model.trainable_variables)
-    run_steps, waiting_since = step_lib.compile_steps(
-        model, OBJECTIVE, optimizer
-    )
+    steps = step_lib.CompiledSteps(model, OBJECTIVE, optimizer)
 
     def make_slowly(row):
         tf.py_function(lambda: time.sleep(0.02), [], [])
@@ -231,10 +229,10 @@ def test_the_time_waited_is_that_of_the_batches():
     batches = tf.data.Dataset.from_tensors(tf.ones([1, 1])).repeat()
     iterator = iter(batches.map(make_slowly).with_options(options))
     start = time.monotonic()
-    results, waited = run_steps(make_strategy(), iterator, 0, 4)
+    results, waited = steps.run(make_strategy(), iterator, 0, 4)
     assert len(results) == 4
     assert 4 * 0.02 <= waited < time.monotonic() - start
-    assert waiting_since() == 0
+    assert steps.waiting_since() == 0
 
 
 def test_a_run_tells_how_it_is(tmp_path, caplog, monkeypatch):

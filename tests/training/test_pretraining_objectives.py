@@ -81,7 +81,7 @@ def unbroken(tmp_path_factory, records):
     """A run of one device: its state, what it compiled, what it logged."""
     strategy = make_strategy()
     state = make_state(tmp_path_factory.mktemp("unbroken"), strategy)
-    compiled = step_lib.compile_steps(state.model, OBJECTIVE, state.optimizer)
+    compiled = step_lib.CompiledSteps(state.model, OBJECTIVE, state.optimizer)
     history = train(state, records, strategy, compiled=compiled)
     return state, compiled, history, weights_of(state)
 

@@ -49,7 +49,7 @@ def test_what_a_step_tells_is_of_its_own_batch():
     model = BertPretrainer(reference.tiny_config())
     optimizer = BertOptimizer(WarmupDecay(0.01, 20, 2))
     optimizer.build(model.trainable_variables)
-    run, _ = step_lib.compile_steps(model, PRETRAINING, optimizer)
+    steps = step_lib.CompiledSteps(model, PRETRAINING, optimizer)
     strategy = tf.distribute.get_strategy()
     arrays = reference.pretraining_arrays(4)
     alone = {
@@ -60,7 +60,7 @@ def test_what_a_step_tells_is_of_its_own_batch():
 
     def names_of(arrays, step):
         batches = tf.data.Dataset.from_tensors(arrays)
-        (results,), _ = run(strategy, iter(batches), step, 1)
+        (results,), _ = steps.run(strategy, iter(batches), step, 1)
         return results["values"].keys(), results["metrics"].keys()
 
     # Pairs, texts alone, and pairs again: of these there is a graph already.

@@ -10,7 +10,6 @@ to do this, so the releases that it was done with are named here.
 import collections
 import dataclasses
 import functools
-import inspect
 import re
 import warnings
 
@@ -344,10 +343,9 @@ def test_many_steps_a_call_on_eight_cores(cores):
         model = BertPretrainer(config, dtype="mixed_bfloat16")
         optimizer = BertOptimizer(1e-3)
         optimizer.build(model.trainable_variables)
-    run_steps, _ = step_lib.compile_steps(
+    steps = step_lib.CompiledSteps(
         model, reference.pretraining_objective(), optimizer
     )
-    run_in_graph = inspect.getclosurevars(run_steps).nonlocals["run_in_graph"]
     arrays = {
         name: value.astype("int32") if value.dtype == np.int64 else value
         for name, value in reference.pretraining_arrays(17).items()
@@ -359,7 +357,7 @@ def test_many_steps_a_call_on_eight_cores(cores):
         batches = cores.distribute_datasets_from_function(
             lambda context: source.training_batches(16, 0, context)
         )
-        return run_in_graph(
+        return steps._run_in_graph(
             cores, iter(batches), tf.constant(2, tf.int64), tf.constant(3)
         )
 
