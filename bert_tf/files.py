@@ -526,10 +526,13 @@ def check_is_no_input(
 
 
 @contextlib.contextmanager
-def failed_writes_told(path: AnyPath) -> Iterator[None]:
+def clear_write_errors(place: AnyPath) -> Iterator[None]:
     """Turns errors of TensorFlow's writes in the block into an `OSError`.
 
     TensorFlow raises its own kind of error for a full disk.
+
+    Args:
+        place: What is written, e.g. its path; the message begins with it.
     """
     import tensorflow as tf
 
@@ -542,7 +545,7 @@ def failed_writes_told(path: AnyPath) -> Iterator[None]:
         if "OOM" in error.message:
             raise
         reason = error.message.partition("\n")[0]
-        raise OSError(f"{path} cannot be written: {reason}") from error
+        raise OSError(f"{place} cannot be written: {reason}") from error
 
 
 @contextlib.contextmanager

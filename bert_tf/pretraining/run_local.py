@@ -313,7 +313,7 @@ def _publish(tasks, output_paths, shards, made):
             _join_files(names, temporaries[path])
         for path, each in made.items():
             with (
-                files.failed_writes_told(path),
+                files.clear_write_errors(path),
                 tf.io.gfile.GFile(temporaries[path], "wb") as stream,
             ):
                 stream.write(manifests.to_text(each).encode("utf-8"))

@@ -247,7 +247,7 @@ def save(servable: Servable, folder: str) -> None:
             module = servable.make_module(vocab_path)
             module.trace()
             traced = signatures.make_signatures(servable, module)
-        with files.failed_writes_told(folder):
+        with files.clear_write_errors(folder):
             tf.saved_model.save(
                 module, folder, signatures=traced, options=options
             )

@@ -277,7 +277,7 @@ class TrainingState:
             files.write_text(f"{self.folder}/{_DESCRIPTION}", text)
         self.settings.write()
         path = self._path(self.step)
-        with self._failed_writes_told():
+        with self._clear_write_errors():
             try:
                 self._checkpoint().write(path)
             except tf.errors.OpError:
@@ -300,7 +300,7 @@ class TrainingState:
         num_kept = self._keep_checkpoint_max
         if len(self._steps_so_far()) != num_kept + 1:
             return
-        with self.hold(), self._failed_writes_told():
+        with self.hold(), self._clear_write_errors():
             assert self._check_lock is not None
             self._check_lock()
             _logger.info(
@@ -308,15 +308,10 @@ class TrainingState:
             )
             self._keep_newest()
 
-    @contextlib.contextmanager
-    def _failed_writes_told(self):
-        try:
-            yield
-        except tf.errors.OpError as error:
-            raise OSError(
-                f"{self.folder}: the checkpoint of step {self.step} cannot be "
-                f"written: {error.message}"
-            ) from error
+    def _clear_write_errors(self):
+        return files.clear_write_errors(
+            f"{self.folder}: the checkpoint of step {self.step}"
+        )
 
     def saved_steps(self) -> list[int]:
         """Returns the steps of the checkpoints, in order."""

@@ -73,12 +73,12 @@ def summary_writer(
             yield lambda: None
         return
     default = contextlib.ExitStack()
-    with files.failed_writes_told(_CURVES):
+    with files.clear_write_errors(_CURVES):
         writer = tf.summary.create_file_writer(folder)
         default.enter_context(writer.as_default())
 
     def flush():
-        with files.failed_writes_told(_CURVES):
+        with files.clear_write_errors(_CURVES):
             writer.flush()
 
     try:
@@ -89,7 +89,7 @@ def summary_writer(
         with contextlib.suppress(Exception):
             default.close()
         raise
-    with files.failed_writes_told(_CURVES):
+    with files.clear_write_errors(_CURVES):
         default.close()
 
 
@@ -106,7 +106,7 @@ def write_summaries(report: Mapping[str, float]) -> None:
     )
     values = dict(report)
     step = values.pop("step")
-    with files.failed_writes_told(_CURVES):
+    with files.clear_write_errors(_CURVES):
         for name, value in values.items():
             tf.summary.write(name, tf.constant(value), step, metadata)
 

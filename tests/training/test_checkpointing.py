@@ -351,6 +351,18 @@ def test_a_full_disk_is_an_os_error_and_leaves_the_checkpoints_before(
     assert again.step == 0
 
 
+def test_too_little_memory_is_no_failed_write(tmp_path, monkeypatch):
+    state = make_small_state(tmp_path)
+
+    def fail(*args, **kwargs):
+        message = "OOM when allocating tensor with shape[9,9]"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr(tf.train.Checkpoint, "write", fail)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="OOM"):
+        state.save()
+
+
 def nudge(variable):
     variable.assign(variable + 1e-6)
 

@@ -67,7 +67,7 @@ def write_requests(
     path = f"{folder}/{saved_model.EXTRA_FOLDER}/{FILE}"
     files.make_folder(f"{folder}/{saved_model.EXTRA_FOLDER}")
     with (
-        files.failed_writes_told(path),
+        files.clear_write_errors(path),
         tf.io.TFRecordWriter(path) as writer,
     ):
         for name, signature in sorted(described.items()):

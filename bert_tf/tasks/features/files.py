@@ -160,7 +160,7 @@ def _written_by(stream, path):
     """
 
     def call(function, *arguments):
-        with files.failed_writes_told(path):
+        with files.clear_write_errors(path):
             function(*arguments)
 
     with contextlib.ExitStack() as stack:
