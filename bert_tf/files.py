@@ -22,6 +22,7 @@ import tempfile
 import uuid
 import zlib
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -44,6 +45,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # JSON may escape half of a surrogate pair, which is no character and cannot be
 # encoded in UTF-8.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+# See `is_temporary`.
+_TEMPORARY_FILE = re.compile(r"\.+[A-Za-z_]+(\.[a-z]+)+(\.[0-9a-f]{8})+")
 # How messages show received values.
 _SHOWN = reprlib.Repr()
 _SHOWN.maxlist = 20
@@ -451,7 +454,8 @@ def whole_file(path: AnyPath) -> Iterator[str]:
     parent, name = path.rsplit("/", 1) if "/" in path else ("", path)
     if parent:
         make_folder(parent)
-    temporary = f"{path[: len(path) - len(name)]}.{name}.{uuid.uuid4().hex[:8]}"
+    random = uuid.uuid4().hex[:8]
+    temporary = f"{path[: len(path) - len(name)]}.{name}.{random}"
     try:
         yield temporary
         if is_remote(path):
@@ -598,6 +602,24 @@ def whole_folder(path: AnyPath, last: str | None = None) -> Iterator[str]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def is_temporary(name: str, folders: Collection[str] = ()) -> bool:
+    """Returns whether a name is one of `whole_file`'s temporary names.
+
+    That of a temporary file's temporary file is one, too. Only those of names
+    of letters with an extension count: others may be a user's, such as
+    .backup.20261127.
+
+    Args:
+        name: A name in a folder.
+        folders: Names of folders; `whole_folder`'s temporary names for them
+            count, too.
+    """
+    return bool(_TEMPORARY_FILE.fullmatch(name)) or any(
+        re.fullmatch(rf"\.{re.escape(folder)}\.[a-z0-9_]{{8}}", name)
+        for folder in folders
+    )
 
 
 def copy_folder(source: str, target: str, last: str | None) -> None:

@@ -176,6 +176,25 @@ def test_a_hash_is_of_the_bytes_as_they_lie_there(folder):
     assert files.sha256(path) == hashlib.sha256(b"abc").hexdigest()
 
 
+def test_temporary_names_are_known(tmp_path):
+    for name in ("config.json", "sentencepiece.bpe.model"):
+        with (
+            files.whole_file(f"{tmp_path}/{name}") as first,
+            files.whole_file(first) as second,
+        ):
+            files.write_text(second, "x")
+            for path in (first, second):
+                assert files.is_temporary(os.path.basename(path))
+        assert not files.is_temporary(name)
+    with files.whole_folder(tmp_path / "best") as temporary:
+        temporary = os.path.basename(temporary)
+        assert files.is_temporary(temporary, folders=("other", "best"))
+        # Its end may be a word.
+        assert not files.is_temporary(temporary)
+    for name in (".env.template", ".backup.20261127", ".hidden", "a.01234567"):
+        assert not files.is_temporary(name, folders=("best",))
+
+
 def test_a_whole_folder_appears_with_its_subfolders(folder):
     with files.whole_folder(f"{folder}/1", last="z") as temporary:
         files.write_text(f"{temporary}/z", "last")

@@ -5,6 +5,7 @@
 
 import contextlib
 import posixpath
+import re
 
 from bert_tf import files
 from bert_tf.checkpoints.containers import safetensors_folder
@@ -36,6 +37,8 @@ TRANSFORMER, POOLING, DENSE, NORMALIZE = MODULES = (
     "Dense",
     "Normalize",
 )
+# Folders of the modules after the Transformer, as we name them: 1_Pooling.
+_MODULE_FOLDER = re.compile(rf"\d+_({'|'.join(MODULES)})")
 _FILES_OF = {POOLING: (CONFIG_FILE,), DENSE: (CONFIG_FILE, WEIGHTS_FILE)}
 
 
@@ -76,6 +79,21 @@ def module_files(folder: str) -> list[str]:
         for name, path in modules or ()
         for file_name in _FILES_OF.get(name, ())
     ]
+
+
+def module_folder(number: int, module: str) -> str:
+    """Returns the folder that a module is written to, e.g. 1_Pooling.
+
+    Args:
+        number: Place of the module; 0 is the model folder itself.
+        module: Name of the module, of `MODULES`.
+    """
+    return f"{number}_{module}" if number else ""
+
+
+def is_module_folder(name: str) -> bool:
+    """Returns whether `module_folder` gives this name to a subfolder."""
+    return bool(_MODULE_FOLDER.fullmatch(name))
 
 
 def found_files(folder: str) -> list[str]:

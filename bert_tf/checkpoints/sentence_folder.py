@@ -292,7 +292,10 @@ def make_texts(
         *[sentence_files.DENSE] * len(vectors.dense),
         *[sentence_files.NORMALIZE] * vectors.is_normalized,
     ]
-    paths = [f"{n}_{name}" if n else "" for n, name in enumerate(modules)]
+    paths = [
+        sentence_files.module_folder(number, name)
+        for number, name in enumerate(modules)
+    ]
     texts: dict[str, str | bytes] = {
         f"{paths[1]}/config.json": _to_json(
             {"word_embedding_dimension": size}

@@ -24,6 +24,7 @@ from tensorflow.python.checkpoint import checkpoint_management
 
 from bert_tf import files
 from bert_tf import formats
+from bert_tf.checkpoints import sentence_files
 from bert_tf.training import lock
 from bert_tf.training import settings as settings_lib
 from bert_tf.training import strategy as strategies
@@ -47,17 +48,8 @@ _TASK = "task"
 _DESCRIPTION = "model.json"
 _NAME = "state-"
 _FLOAT16 = "mixed_float16"
-# What a killed program leaves behind: TensorFlow's unfinished checkpoints, the
-# temporary files of `files.whole_file` (also those of a temporary file), and
-# the temporary folders in which `files.whole_folder` was writing the best
-# model or ELECTRA's generator.
-_LEFTOVERS = re.compile(
-    rf"{_NAME}\d+_temp|{_NAME}\d+\.data-.*\.tempstate\d+"
-    r"|\.+[A-Za-z_]+(\.[a-z]+)+(\.[0-9a-f]{8})+"
-    rf"|\.({BEST_FOLDER}|{GENERATOR_FOLDER})\.[a-z0-9_]{{8}}"
-)
-# Subfolders of a sentence model: 1_Pooling, 2_Dense.
-_MODULE = re.compile(r"\d_[A-Za-z]+")
+# TensorFlow's unfinished checkpoints.
+_UNFINISHED = re.compile(rf"{_NAME}\d+_temp|{_NAME}\d+\.data-.*\.tempstate\d+")
 # These errors do not mean that the file is damaged. They must not make
 # `restore` fall back to an older checkpoint.
 _NOT_READ = (
@@ -363,11 +355,11 @@ class TrainingState:
             f"{folder}/{name}"
             for folder in models
             for name in files.list_folder(folder)
-            if _MODULE.fullmatch(name)
+            if sentence_files.is_module_folder(name)
         ]
         for folder in (*models, *generators, *modules, self.folder):
             for name in files.list_folder(folder):
-                if _LEFTOVERS.fullmatch(name):
+                if _is_leftover(name):
                     files.remove(f"{folder}/{name}")
         # Shards whose index was never written.
         whole = {f"{_NAME}{step}" for step in self.saved_steps()}
@@ -475,6 +467,13 @@ def _told(values, name, others):
     """Returns a value for a message, shortened if `others` lacks the name."""
     value = values.get(name)
     return repr(value) if name in others else files.shortened(value)
+
+
+def _is_leftover(name):
+    """Returns whether a killed program has left this file or folder."""
+    return bool(_UNFINISHED.fullmatch(name)) or files.is_temporary(
+        name, folders=(BEST_FOLDER, GENERATOR_FOLDER)
+    )
 
 
 def trained_steps(output_dir: files.AnyPath) -> int:

@@ -37,6 +37,14 @@ def values_of(vectors):
     }
 
 
+def test_folders_of_modules_are_known_by_their_names(folder):
+    found = [path.name for path in folder.iterdir() if path.is_dir()]
+    assert "1_Pooling" in found
+    assert all(map(sentence_files.is_module_folder, found))
+    for name in ("", "train", "1_Other", "2_Dense.old"):
+        assert not sentence_files.is_module_folder(name)
+
+
 def test_what_is_written_is_read(folder):
     found = sentence_folder.read(folder)
     assert values_of(found) == values_of(VECTORS) | {
