@@ -388,23 +388,9 @@ class TrainingState:
         if found is None:
             return
         check_kind(self.output_dir, found, self.description)
-        differences = []
-        for name in sorted(found.keys() | self.description.keys()):
-            old, new = found.get(name), self.description.get(name)
-            if name in may_differ or old == new:
-                continue
-            if isinstance(old, dict) and isinstance(new, dict):
-                differences += [
-                    f"{name}: {key} is {old.get(key)!r} there and "
-                    f"{new.get(key)!r} here"
-                    for key in sorted(old.keys() | new.keys())
-                    if old.get(key) != new.get(key)
-                ]
-                continue
-            differences.append(
-                f"{name} is {_told(found, name, self.description)} there and "
-                f"{_told(self.description, name, found)} here"
-            )
+        differences = settings_lib.differences(
+            found, self.description, exempt=may_differ
+        )
         if differences:
             raise ValueError(
                 f"{self.folder} holds the training of another model: "
@@ -461,12 +447,6 @@ def read_description(output_dir: files.AnyPath) -> dict[str, Any] | None:
     if not files.exists(path):
         return None
     return formats.unstamped(path, files.read_object(path), formats.TRAINING)
-
-
-def _told(values, name, others):
-    """Returns a value for a message, shortened if `others` lacks the name."""
-    value = values.get(name)
-    return repr(value) if name in others else files.shortened(value)
 
 
 def _is_leftover(name):

@@ -1,11 +1,13 @@
-"""The settings of a run, kept beside its checkpoints to compare on resuming.
+"""What a run was begun with, compared with what it is resumed with.
 
-The file settings.json is a list of {"from_step", "settings"}. A checkpoint was
-made with the settings of the last entry whose step is before its own. A folder
-of an older release has no such file; its runs resume without a comparison.
+Its settings may change and are kept beside its checkpoints, in settings.json: a
+list of {"from_step", "settings"}. A checkpoint was made with the settings of
+the last entry whose step is before its own. A folder of an older release has no
+such file; its runs resume without a comparison.
 """
 
 import json
+from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
@@ -135,6 +137,39 @@ def _extends(value, old):
     if isinstance(value, list) and isinstance(old, list):
         return value[: len(old)] == old
     return value == old
+
+
+def differences(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    exempt: Collection[str] = (),
+    flags: Collection[str] = (),
+) -> list[str]:
+    """Returns what differs between two descriptions of a training.
+
+    Args:
+        old: What the training was begun with, {name: JSON-able value}.
+        new: What it would be resumed with.
+        exempt: Names whose values may differ.
+        flags: Names of flags, which are written as such.
+
+    Returns:
+        Texts such as "--train_batch_size was 4 and is 2", by name. Of
+        dictionaries they name the keys that differ.
+    """
+    texts = []
+    for name in sorted((old.keys() | new.keys()) - set(exempt)):
+        before, now = old.get(name), new.get(name)
+        if before == now:
+            continue
+        if isinstance(before, dict) and isinstance(now, dict):
+            texts += [f"{name}: {text}" for text in differences(before, now)]
+            continue
+        # What only one side has may be long, e.g. ELECTRA's generator.
+        show = repr if name in old and name in new else files.shortened
+        flag = f"--{name}" if name in flags else name
+        texts.append(f"{flag} was {show(before)} and is {show(now)}")
+    return texts
 
 
 def _text(value):

@@ -20,6 +20,7 @@ from bert_tf.tasks.task import Task
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.training import checkpointing
+from bert_tf.training import settings as settings_lib
 from bert_tf.tuning.config import FineTuningConfig
 
 # A resumed run may have more epochs than it began with.
@@ -188,21 +189,13 @@ def check_same(
     checkpointing.check_kind(output_dir, found, others)
     # As JSON returns them: lists instead of tuples.
     wanted = json.loads(json.dumps(flags | others))
-    differences = []
-    for name in sorted(found.keys() | wanted.keys()):
-        old, new = found.get(name), wanted.get(name)
-        is_raised = name == EPOCHS and new > (old or math.inf)
-        if old == new or is_raised:
-            continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            differences += [
-                f"{name}: {key} was {old.get(key)!r} and is {new.get(key)!r}"
-                for key in sorted(old.keys() | new.keys())
-                if old.get(key) != new.get(key)
-            ]
-        else:
-            flag = name if name in others else f"--{name}"
-            differences.append(f"{flag} was {old!r} and is {new!r}")
+    is_raised = wanted.get(EPOCHS, 0) > (found.get(EPOCHS) or math.inf)
+    differences = settings_lib.differences(
+        found,
+        wanted,
+        exempt=(EPOCHS,) if is_raised else (),
+        flags=(found.keys() | wanted.keys()) - others.keys(),
+    )
     if differences:
         raise ValueError(
             f"{output_dir} holds a training that was begun with other "

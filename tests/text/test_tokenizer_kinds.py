@@ -307,7 +307,7 @@ def test_a_training_is_of_one_tokenizer(tmp_path, spec, other, version):
     train(spec, 1)
     written = json.loads((tmp_path / "out/train/model.json").read_text())
     assert written["format_version"] == version
-    with pytest.raises(ValueError, match="another model: tokenizer is "):
+    with pytest.raises(ValueError, match="another model: tokenizer was "):
         train(other, 1)
     train(spec, 1)
 

@@ -184,7 +184,7 @@ def test_a_folder_of_another_model_is_refused(tmp_path):
     make_small_state(tmp_path).save()
     with pytest.raises(ValueError) as error:
         make_small_state(tmp_path, {"hidden_size": 16, "layers": [1, 2]})
-    assert "hidden_size is 12 there and 16 here" in str(error.value)
+    assert "hidden_size was 12 and is 16" in str(error.value)
     assert "layers" not in str(error.value)
 
 
@@ -457,7 +457,7 @@ def test_what_only_one_training_has_is_told_in_short(tmp_path):
     make_small_state(tmp_path).save()
     other = {**DESCRIPTION, "generator": {f"size_{n}": n for n in range(99)}}
     with pytest.raises(
-        ValueError, match="another model: generator is None"
+        ValueError, match="another model: generator was None"
     ) as (error):
         make_small_state(tmp_path, other)
     assert len(str(error.value)) < 400 + len(str(tmp_path))
@@ -471,7 +471,7 @@ def test_of_two_generators_the_sizes_that_differ_are_told(tmp_path):
         make_small_state(tmp_path, other)
     assert str(error.value) == (
         f"{tmp_path}/train holds the training of another model: generator: "
-        "size_7 is 7 there and 8 here. Choose another output directory."
+        "size_7 was 7 and is 8. Choose another output directory."
     )
 
 

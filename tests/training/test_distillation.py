@@ -131,7 +131,7 @@ def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(
 
     other = make_teaching(folder, Lesson(losses={"masked_lm": 1.0}))
     with pytest.raises(
-        ValueError, match="soft_targets is 5.0 there and None here"
+        ValueError, match="soft_targets was 5.0 and is None"
     ) as error:
         run(folder, tmp_path / "b", other)
     assert "\n" not in str(error.value)

@@ -334,6 +334,6 @@ def test_spanbert_leaves_a_bert_folder(folder, run_program):
     )
     assert bad.returncode == 1
     assert (
-        "holds the training of another model: span_boundary_objective is True "
-        "there and None here."
+        "holds the training of another model: span_boundary_objective was "
+        "True and is None."
     ) in bad.stderr.strip().splitlines()[-1]

@@ -88,6 +88,20 @@ def test_a_change_is_named_until_a_checkpoint_was_made_with_it(folder):
     assert [entry["from_step"] for entry in entries] == [0, 60]
 
 
+def test_descriptions_are_compared_by_name_and_key():
+    old = {"a": 1, "b": {"x": 1, "y": {"z": 2}}, "c": [1], "d": 5, "e": None}
+    new = {"a": 2, "b": {"x": 1, "y": {"z": 3}}, "d": 6, "long": "x" * 999}
+    *texts, last = settings.differences(old, new, exempt=["d"], flags=["a"])
+    assert texts == [
+        "--a was 1 and is 2",
+        "b: y: z was 2 and is 3",
+        "c was [1] and is None",
+    ]
+    # What only one has is cut.
+    assert last.startswith("long was None and is 'xxx")
+    assert len(last) < 250
+
+
 def test_older_folders_have_nothing_to_compare(tmp_path):
     run = resume(tmp_path, 60, learning_rate=2e-4)
     assert run.changes() == {}
