@@ -100,7 +100,7 @@ _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Record files: globs, comma-separated."
 )
 _OF_RECORDS = program.define_flags(
-    options_lib.Options,
+    options_lib.PretrainingOptions,
     only=(
         "eval_input_file",
         "max_predictions_per_seq",
@@ -305,7 +305,7 @@ def _distil_on_records():
     num_warmup_steps = _NUM_WARMUP_STEPS.value
     if num_warmup_steps is None:
         num_warmup_steps = _NUM_TRAIN_STEPS.value // 10
-    options = options_lib.Options(
+    options = options_lib.PretrainingOptions(
         phases=(
             options_lib.Phase(
                 max_seq_length=length.value if length.present else None,

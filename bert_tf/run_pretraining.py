@@ -37,7 +37,7 @@ from bert_tf import training_flags
 from bert_tf.training import options as options_lib
 from bert_tf.training import preemption
 
-_OPTIONS = program.define_flags(options_lib.Options)
+_OPTIONS = program.define_flags(options_lib.PretrainingOptions)
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,
@@ -93,7 +93,7 @@ def main(argv):
     )
     parsed, input_files = _phases()
     options = program.from_flags(
-        options_lib.Options,
+        options_lib.PretrainingOptions,
         phases=parsed,
         input_files=input_files,
         profile_steps=_profile_steps(),

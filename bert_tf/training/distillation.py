@@ -25,7 +25,7 @@ from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training import pretraining_run
 from bert_tf.training.objectives import Pretraining
-from bert_tf.training.options import Options
+from bert_tf.training.options import PretrainingOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -350,7 +350,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
 
 
 def run_on_records(
-    options: Options,
+    options: PretrainingOptions,
     teaching: Teaching,
     strategy: tf.distribute.Strategy,
     policy: str,
@@ -358,7 +358,7 @@ def run_on_records(
     """Distils on pre-training records; see `pretraining_run.run`.
 
     Args:
-        options: The `Options`, with `do_train`.
+        options: The `PretrainingOptions`, with `do_train`.
         teaching: The `Teaching`.
         strategy, policy: As for `pretraining_run.run`.
 

@@ -29,7 +29,7 @@ from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.training import health
 from bert_tf.training import rematerialization
 from bert_tf.training.options import REPLACED_TOKENS
-from bert_tf.training.options import Options
+from bert_tf.training.options import PretrainingOptions
 from bert_tf.training.output_folder import GENERATOR_FOLDER
 
 # ELECTRA-Small's and -Large's (Clark et al. 2020, table 6).
@@ -130,11 +130,13 @@ def name_of(config: Any) -> str:
     return f"{config.model_type} {size}"
 
 
-def make(options: Options, start: StartingPoint, policy: str) -> Pretraining:
+def make(
+    options: PretrainingOptions, start: StartingPoint, policy: str
+) -> Pretraining:
     """Makes the model of an objective; call it in the strategy's scope.
 
     Args:
-        options: The `Options`.
+        options: The `PretrainingOptions`.
         start: The `StartingPoint`.
         policy: The name of the Keras dtype policy.
 

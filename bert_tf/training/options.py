@@ -65,7 +65,7 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class PretrainingOptions:
     """The options of a pre-training.
 
     Args:

@@ -36,7 +36,7 @@ from bert_tf.training import settings
 from bert_tf.training import strategy as strategies
 from bert_tf.training.best_model import BestModel
 from bert_tf.training.objectives import Pretraining
-from bert_tf.training.options import Options
+from bert_tf.training.options import PretrainingOptions
 
 _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 
@@ -47,11 +47,13 @@ _MAX_DESCRIPTIONS = 8
 
 _logger = logging.getLogger(__name__)
 
-Maker: TypeAlias = Callable[[Options, StartingPoint, str], Pretraining]
+Maker: TypeAlias = Callable[
+    [PretrainingOptions, StartingPoint, str], Pretraining
+]
 
 
 def run(
-    options: Options,
+    options: PretrainingOptions,
     start: StartingPoint,
     strategy: tf.distribute.Strategy,
     policy: str,
@@ -61,7 +63,7 @@ def run(
     """Trains and evaluates, as the options say.
 
     Args:
-        options: The `Options`.
+        options: The `PretrainingOptions`.
         start: The `StartingPoint` of `options.checkpoint()`.
         strategy: Any strategy.
         policy: The name of the Keras dtype policy.
@@ -190,7 +192,7 @@ def _make_model(options, start, strategy, policy, make):
 
 def _load_trained(options, start, pretraining):
     """Loads a model that is only evaluated; returns its card and its step."""
-    # `Options.checkpoint` ensures this.
+    # `PretrainingOptions.checkpoint` ensures this.
     assert start.init_checkpoint is not None
     # If the model is in another folder, only the results are written here.
     is_here = start.init_checkpoint == options.output_dir.rstrip("/")

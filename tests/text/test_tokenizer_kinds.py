@@ -290,7 +290,7 @@ def test_a_training_is_of_one_tokenizer(tmp_path, spec, other, version):
         phase = Phase(
             max_seq_length=13, num_steps=num_steps, train_batch_size=2
         )
-        options = pretraining_run.Options(
+        options = pretraining_run.PretrainingOptions(
             phases=(phase,),
             input_files=(records,),
             output_dir=f"{tmp_path}/out",

@@ -20,8 +20,8 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpointing
 from bert_tf.training import distillation
 from bert_tf.training import strategy as strategies
-from bert_tf.training.options import Options
 from bert_tf.training.options import Phase
+from bert_tf.training.options import PretrainingOptions
 from references import training as reference
 from support import block_calls
 
@@ -67,7 +67,7 @@ def run(folder, output_dir, teaching, strategy=ONE_DEVICE, **options):
         "save_checkpoints_steps": 2,
         "iterations_per_loop": 2,
     }
-    options = Options(
+    options = PretrainingOptions(
         input_files=(str(folder / "a.tfrecord"),),
         output_dir=str(output_dir),
         do_train=True,
@@ -175,7 +175,7 @@ def test_losses_of_encoders_make_an_encoder(folder, tmp_path):
     with pytest.raises(ValueError, match="rematerialize must not be given"):
         run(folder, tmp_path / "a", teaching, rematerialize=True)
     assert not (tmp_path / "a").exists()
-    options = Options(
+    options = PretrainingOptions(
         phases=(Phase(**options),),
         input_files=(str(folder / "a.tfrecord"),),
         output_dir=str(tmp_path / "a"),

@@ -211,7 +211,7 @@ def test_a_step_of_both_nets_is_transformers(folder):
         None, str(folder / "electra.json"), str(folder / "vocab.txt")
     )
     start = dataclasses.replace(start, config=config)
-    options = options_lib.Options(
+    options = options_lib.PretrainingOptions(
         phases=(
             options_lib.Phase(
                 max_seq_length=LENGTH, num_steps=1, train_batch_size=1

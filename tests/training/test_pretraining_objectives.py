@@ -160,7 +160,7 @@ def make_options(**values):
     phase = options_lib.Phase(
         max_seq_length=None, num_steps=9, train_batch_size=4
     )
-    return options_lib.Options(
+    return options_lib.PretrainingOptions(
         **{
             "phases": (phase,),
             "input_files": ("a",),

@@ -164,7 +164,7 @@ def test_a_resumed_run_says_that_its_checkpoint_is_not_read(caplog):
 
 @pytest.mark.parametrize("num_steps", [0, 3])
 def test_the_optimizer_skips_steps_if_the_options_say_so(num_steps):
-    options = options_lib.Options(
+    options = options_lib.PretrainingOptions(
         phases=options_lib.parse_phases("64:20:8"),
         input_files=("a",),
         output_dir="out",
