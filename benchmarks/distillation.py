@@ -189,12 +189,13 @@ def distil(task, data, folder, teacher, losses, rate, seed=0):
 def shallow(folder):
     """Writes a model folder of the chosen layers of the untuned teacher."""
     from bert_tf import checkpoints
+    from bert_tf.checkpoints import starting_point
     from bert_tf.models import distiller
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.training import distillation
 
     if not (folder / "README.md").exists():
-        teacher = distillation.find_teacher(_TEACHER.value)
+        teacher = starting_point.find(_TEACHER.value)
         start = distillation.find_student(teacher, student_layers=_LAYERS)
         student = BertEncoder(start.config)
         taught = checkpoints.load(_TEACHER.value, BertEncoder)

@@ -266,6 +266,7 @@ def _layers(holder):
 
 def _teaching(lesson, **options):
     """Returns the `Teaching` that the flags ask for."""
+    from bert_tf.checkpoints import starting_point
     from bert_tf.training import distillation
 
     values = flags.FLAGS
@@ -276,8 +277,8 @@ def _teaching(lesson, **options):
     )
     # On records the two must have one tokenizer, wherever its files come from.
     is_common = is_teachers or _INPUT_FILE.value is not None
-    teacher = distillation.find_teacher(
-        _TEACHER.value, case if is_common else None
+    teacher = starting_point.find(
+        _TEACHER.value, do_lower_case=case if is_common else None
     )
     student = distillation.find_student(
         teacher,

@@ -203,7 +203,7 @@ class TrainingState:
             )
         return False
 
-    def tell_changes(self) -> None:
+    def log_changes(self) -> None:
         """Logs which settings have changed since the run was saved."""
         changes = self.settings.changes()
         if changes:
@@ -239,7 +239,7 @@ class TrainingState:
         for worker, numbers in enumerate(gather((self.step, checksum))):
             workers.setdefault(numbers, []).append(str(worker))
         if len(workers) > 1:
-            told = "; ".join(
+            states = "; ".join(
                 f"step {step} (state {state:08x}) at worker {', '.join(places)}"
                 for (step, state), places in workers.items()
             )
@@ -247,7 +247,7 @@ class TrainingState:
                 "All workers must begin with the same state. `output_dir` "
                 "must be a folder that they share, e.g. on NFS or gs://, and "
                 "an initial checkpoint must be the same for all. "
-                f"Received: {told}."
+                f"Received: {states}."
             )
         self._workers_agree = True
 

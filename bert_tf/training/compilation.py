@@ -108,10 +108,10 @@ class Log:
         if new:
             self._known |= new
             self._start = time.monotonic()
-            told = (" x ".join(map(str, shape)) for shape in sorted(new))
+            shapes = (" x ".join(map(str, shape)) for shape in sorted(new))
             _logger.info(
                 "Compiling the step with XLA for batches of %s.",
-                " and ".join(told),
+                " and ".join(shapes),
             )
 
     def _ends(self):

@@ -124,7 +124,7 @@ class Teaching:
             values["student_layers"] = list(self.student_layers)
         return values
 
-    def told_settings(self) -> dict[str, Any]:
+    def report_settings(self) -> dict[str, Any]:
         """Returns {name: value} of `settings`, for reports and model cards.
 
         The temperature has another name here, because a calibration's
@@ -167,7 +167,7 @@ class Teaching:
     ) -> model_card.Origin:
         """Returns the origin with what the distillation adds to it."""
         losses = self.lesson.losses
-        values = self.told_settings() | {
+        values = self.report_settings() | {
             "losses": [f"{name}:{losses[name]:g}" for name in losses],
             "teacher_precision": teacher.dtype_policy.name,
         }
@@ -181,20 +181,6 @@ class Teaching:
             teacher=self.teacher.init_checkpoint,
             settings={**origin.settings, **values},
         )
-
-
-def find_teacher(path: str, do_lower_case: bool | None = None) -> StartingPoint:
-    """Returns the `StartingPoint` of a teacher.
-
-    Args:
-        path: A model folder, or anything else `starting_point.find` takes.
-        do_lower_case: Whether its tokenizer lower-cases, for a release whose
-            files do not say; None for what they say, or True by default.
-
-    Raises:
-        ValueError: As for `starting_point.find`.
-    """
-    return starting_point.find(path, do_lower_case=do_lower_case)
 
 
 def find_student(

@@ -85,14 +85,14 @@ class Health:
                 self._watch_loss(values["loss"], number)
                 made.append(step)
                 continue
-            told = ", ".join(f"{name}={values[name]}" for name in bad)
+            message = ", ".join(f"{name}={values[name]}" for name in bad)
             self._in_a_row += 1
             # The optimizer only skips steps whose gradient is not finite.
             if self._in_a_row > self._allowed or "gradient_norm" not in bad:
                 raise NotFiniteError(
                     f"Step {number} (of steps {first_step} to "
                     f"{first_step + len(steps) - 1} of one call) is not "
-                    f"finite: {told}. Training stopped; none of these steps "
+                    f"finite: {message}. Training stopped; none of these steps "
                     "is saved."
                 )
             self.num_skipped += 1
@@ -102,7 +102,7 @@ class Health:
                 number,
                 self._in_a_row,
                 self._allowed,
-                told,
+                message,
             )
         return made
 
@@ -140,7 +140,7 @@ def warn_if_waiting(input_share: float) -> None:
 
 
 @contextlib.contextmanager
-def stalls_named(
+def warn_of_stalls(
     waiting_since: Callable[[], float], now: Callable[[], float] = time.time
 ) -> Iterator[None]:
     """Warns, while the block runs, if the input sends no batch.

@@ -199,22 +199,20 @@ def train(
         state.hold(is_chief),
         errors.clear_errors(paths),
         progress.summary_writer(state.folder, is_chief) as flush,
-        preemption.stop_noted() as told_to_stop,
-        health.stalls_named(compiled.waiting_since),
+        preemption.stop_noted() as stop_signal,
+        health.warn_of_stalls(compiled.waiting_since),
         progress_bar.ProgressBar(
             "train", config.num_train_steps, first=state.step
         ) as bar,
     ):
-        run = _Run(
-            state, config, strategy, end, watch, told_to_stop, flush, bar
-        )
+        run = _Run(state, config, strategy, end, watch, stop_signal, flush, bar)
         iterator = iter(batches)
         while state.step < end:
             steps = run.make_steps(compiled, iterator)
             if steps:
                 run.report(steps, history)
             run.save_if_due(on_save, before_save)
-            run.stop_if_told()
+            run.stop_if_due()
     return history
 
 
@@ -225,13 +223,13 @@ class _Run:
     """
 
     def __init__(
-        self, state, config, strategy, end, watch, told_to_stop, flush, bar
+        self, state, config, strategy, end, watch, stop_signal, flush, bar
     ):
         self._state, self._config, self._strategy = state, config, strategy
-        self._end, self._watch, self._told_to_stop = end, watch, told_to_stop
+        self._end, self._watch, self._stop_signal = end, watch, stop_signal
         self._flush, self._bar = flush, bar
         self._is_chief = strategies.is_chief(strategy)
-        # Hosts may be told to stop at different times, but must stop at the
+        # Hosts may get the signal at different times, but must stop at the
         # same step.
         self._agree = strategies.make_agreement(strategy)
         self._timer = progress.Timer()
@@ -241,23 +239,28 @@ class _Run:
         self._first_save = progress_bar.Interval(progress.SECONDS_PER_REPORT)
         self._saved_step = None
         # The step of the next report or checkpoint.
-        self._stop = state.step
-        # Whether told to stop, and whether the last line was due by the clock.
-        self._stops = self._is_by_clock = False
+        self._next_boundary = state.step
+        # Whether to save and end, and whether the last line was due by the
+        # clock.
+        self._must_stop = self._is_by_clock = False
 
     def make_steps(self, compiled, iterator):
         """Makes the steps to the next line or checkpoint; returns results."""
         state, config = self._state, self._config
         steps: list[step_lib.StepResults] = []
-        if state.step == self._stop:
-            self._stop += _steps_to_next_stop(state.step, config, self._end)
+        if state.step == self._next_boundary:
+            self._next_boundary += _steps_to_boundary(
+                state.step, config, self._end
+            )
         # A profile must cover all its steps.
         may_break = not _is_profiled(state.step, config)
         self._is_by_clock = False
         with _profiler(state, config, self._is_chief):
-            while state.step < self._stop:
+            while state.step < self._next_boundary:
                 # 0 steps mean that a line is due by the first host's clock.
-                count = self._timer.steps_of_next_call(self._stop - state.step)
+                count = self._timer.steps_of_next_call(
+                    self._next_boundary - state.step
+                )
                 if (
                     may_break
                     and steps
@@ -265,10 +268,10 @@ class _Run:
                     and self._line.is_over
                 ):
                     count = 0
-                self._stops, count = self._agree(
-                    self._told_to_stop.is_set(), count
+                self._must_stop, count = self._agree(
+                    self._stop_signal.is_set(), count
                 )
-                if self._stops:
+                if self._must_stop:
                     break
                 if not count:
                     self._is_by_clock = True
@@ -313,11 +316,11 @@ class _Run:
         is_first = False
         if self._is_new and self._saved_step is None:
             is_first, _ = self._agree(self._first_save.is_over, 0)
-        is_wanted = is_due or is_first or self._stops
+        is_wanted = is_due or is_first or self._must_stop
         if not is_wanted or state.step == self._saved_step:
             return
-        # When told to stop, there may not be enough time.
-        if before_save is not None and is_due and not self._stops:
+        # If the run is to stop, there may not be enough time.
+        if before_save is not None and is_due and not self._must_stop:
             before_save()
         if self._is_chief:
             path = state.save()
@@ -330,16 +333,16 @@ class _Run:
         self._saved_step = state.step
         self._timer.restart()
 
-    def stop_if_told(self):
+    def stop_if_due(self):
         """Raises `preemption.PreemptedError` if the run is to stop."""
         num_steps = self._config.num_train_steps
         # The signal may have come in the last of these steps, or while it was
         # being saved.
-        if not self._stops and self._end <= self._state.step < num_steps:
-            self._stops, _ = self._agree(self._told_to_stop.is_set(), 0)
-        if self._stops:
+        if not self._must_stop and self._end <= self._state.step < num_steps:
+            self._must_stop, _ = self._agree(self._stop_signal.is_set(), 0)
+        if self._must_stop:
             raise preemption.stopped(
-                self._told_to_stop, self._state.step, num_steps
+                self._stop_signal, self._state.step, num_steps
             )
 
 
@@ -379,7 +382,7 @@ def _most_skipped(config, optimizer):
     return num_skipped
 
 
-def _steps_to_next_stop(step, config, end):
+def _steps_to_boundary(step, config, end):
     """Returns the number of steps to the next report or checkpoint."""
     every = config.save_checkpoints_steps
     return min(

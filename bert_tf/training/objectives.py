@@ -18,6 +18,7 @@ from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import report
 from bert_tf.checkpoints.starting_point import StartingPoint
+from bert_tf.models import distiller
 from bert_tf.models import objectives
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.encoder import EncoderModel
@@ -71,7 +72,7 @@ class Pretraining:
     def rematerialize(self) -> None:
         """Makes training forget and recompute the blocks' activations."""
         for model in self.saved.values():
-            rematerialization.rematerialize(_encoder_of(model))
+            rematerialization.rematerialize(distiller.encoder_of(model))
 
     def load_weights(self, path: str) -> list[str]:
         """Loads the weights of the models from a folder.
@@ -91,7 +92,7 @@ class Pretraining:
         for folder, model in self.saved.items():
             coverage = checkpoints.load_weights(_inside(path, folder), model)
             entries += coverage.entries
-            for weight in _encoder_of(model).embeddings.weights:
+            for weight in distiller.encoder_of(model).embeddings.weights:
                 value = keras.ops.convert_to_numpy(weight)
                 first = loaded.setdefault(id(weight), value)
                 if not np.array_equal(value, first):
@@ -118,10 +119,6 @@ class Pretraining:
                 start.config.max_position_embeddings,
                 origin=dataclasses.replace(origin, name=name_of(model.config)),
             )
-
-
-def _encoder_of(model):
-    return getattr(model, "encoder", model)
 
 
 def name_of(config: Any) -> str:

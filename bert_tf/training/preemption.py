@@ -96,12 +96,12 @@ def _ctrl_c_answered(stop):
     descriptor instead, and tells the user. A second Ctrl-C ends the process if
     it would do so without us.
     """
-    told, tells = os.pipe()
-    os.set_blocking(tells, False)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
 
     def answer():
         count = 0
-        while number := os.read(told, 1):
+        while number := os.read(reader, 1):
             if number[0] != signal.SIGINT:
                 continue
             count += 1
@@ -113,7 +113,7 @@ def _ctrl_c_answered(stop):
             elif stop.before.get(signal.SIGINT) is signal.SIG_DFL:
                 os._exit(128 + signal.SIGINT)
 
-    before = signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     thread = threading.Thread(target=answer, daemon=True)
     thread.start()
     try:
@@ -121,9 +121,9 @@ def _ctrl_c_answered(stop):
     finally:
         signal.set_wakeup_fd(before)
         # This ends what the thread reads, and so the thread.
-        os.close(tells)
+        os.close(writer)
         thread.join()
-        os.close(told)
+        os.close(reader)
 
 
 @contextlib.contextmanager

@@ -414,7 +414,7 @@ def _begin(start, pretraining, state):
                 "has its own.",
                 start.init_checkpoint,
             )
-        state.tell_changes()
+        state.log_changes()
         return True
     if start.init_checkpoint is not None:
         pretraining.load_weights(start.init_checkpoint)
@@ -466,12 +466,14 @@ def _origin(options, start, state, descriptions, is_resumed):
     for name in ("records", settings.EVALUATION):
         values.pop(name, None)
     data: dict[str, dict] = {}
-    for number, told in enumerate(descriptions[:_MAX_DESCRIPTIONS], start=1):
+    for number, described in enumerate(
+        descriptions[:_MAX_DESCRIPTIONS], start=1
+    ):
         title = f"Records {number}" if data else "Records"
-        data[f"{title} from step {since} on" if since else title] = told
+        data[f"{title} from step {since} on" if since else title] = described
     if len(descriptions) > _MAX_DESCRIPTIONS:
         data["Others"] = {"Sets": len(descriptions) - _MAX_DESCRIPTIONS}
-    names = [told.get("TensorFlow Datasets") for told in descriptions]
+    names = [each.get("TensorFlow Datasets") for each in descriptions]
     return model_card.Origin(
         name=objectives.name_of(start.config),
         method="pre-trained",
@@ -491,16 +493,16 @@ def _describe_records(sources):
     for source in {id(source): source for source in sources}.values():
         if not source.manifests:
             found[str(id(source))] = {"Files": len(source.paths)}, {}
-        for told in source.manifests:
+        for found_manifest in source.manifests:
             # If a set is spread over several folders, each folder has a
             # manifest of the whole set.
-            identity = repr(dataclasses.replace(told, records={}))
+            identity = repr(dataclasses.replace(found_manifest, records={}))
             if identity in seen:
                 continue
             seen.add(identity)
-            described = _describe(told)
+            described = _describe(found_manifest)
             _, counts = found.setdefault(repr(described), (described, {}))
-            for name, count in told.counts.items():
+            for name, count in found_manifest.counts.items():
                 counts[name] = counts.get(name, 0) + count
     return [
         described
@@ -513,9 +515,9 @@ def _describe_records(sources):
     ]
 
 
-def _describe(told):
+def _describe(found_manifest):
     """Returns {title: value} of records, from their manifest."""
-    settings = told.settings
+    settings = found_manifest.settings
     masking = [settings.get("masking_mode", "static")]
     if "masked_lm_prob" in settings:
         percent = 100 * settings["masked_lm_prob"]
@@ -528,8 +530,8 @@ def _describe(told):
     return {
         "Objective": settings.get("objective"),
         "Masking": ", ".join(masking),
-        "Sequence length": told.max_seq_length,
-        "Masked tokens, at most": told.max_predictions_per_seq,
+        "Sequence length": found_manifest.max_seq_length,
+        "Masked tokens, at most": found_manifest.max_predictions_per_seq,
         "Passes over the text": settings.get("dupe_factor"),
         "TensorFlow Datasets": settings.get(_TFDS_NAME),
     }

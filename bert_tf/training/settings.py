@@ -193,11 +193,11 @@ def describe(
         step: Number of the step from which the run is resumed.
         example: Number of its first example.
     """
-    told = "; ".join(
+    message = "; ".join(
         f"{name} {_text(old)} -> {_text(new)}"
         for name, (old, new) in changes.items()
     )
-    sentences = [f"Resuming from step {step} with other settings: {told}."]
+    sentences = [f"Resuming from step {step} with other settings: {message}."]
     if not are_meant(changes):
         sentences.append("The run no longer equals an uninterrupted one.")
     sentences += [

@@ -296,15 +296,15 @@ def make_agreement(
 ) -> Callable[[bool, int], tuple[bool, int]]:
     """Returns a function with which the processes of a run agree.
 
-    `agree(is_told, number)` waits until all processes have called it. It
-    returns whether `is_told` is true in any of them, and the `number` of the
-    first process.
+    `agree(flag, number)` waits until all processes have called it. It returns
+    whether `flag` is true in any of them, and the `number` of the first
+    process.
     """
     gather = make_gather(strategy)
 
-    def agree(is_told, number):
-        told, numbers = zip(*gather((int(is_told), number)))
-        return any(told), numbers[0]
+    def agree(flag, number):
+        flags, numbers = zip(*gather((int(flag), number)))
+        return any(flags), numbers[0]
 
     return agree
 

@@ -172,7 +172,7 @@ class DistillationRun(tuning_run.Run):
             for name, value in self._settings.items()
             if name not in names
         }
-        return others | self._teaching.told_settings()
+        return others | self._teaching.report_settings()
 
     def _origin(self):
         return self._teaching.of_origin(super()._origin(), self._teacher)

@@ -523,7 +523,7 @@ class Run:
         self._resumed_at = state.step
         logging.info("Resumed at step %d of %d.", state.step, num_train_steps)
         if state.step < num_train_steps:
-            state.tell_changes()
+            state.log_changes()
         if found:
             identity.warn_of_more_epochs(
                 found[identity.EPOCHS],

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints import starting_point
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
@@ -47,7 +48,7 @@ def folder(tmp_path_factory):
 
 
 def make_teaching(folder, lesson=LESSON, teacher="teacher", **options):
-    found = distillation.find_teacher(str(folder / teacher))
+    found = starting_point.find(str(folder / teacher))
     layers = options.setdefault("student_layers", (1,))
     student = options.pop("student", None) or distillation.find_student(
         found, student_layers=layers
@@ -140,7 +141,7 @@ def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(
 @pytest.mark.slow
 def test_two_devices_are_one_device(folder, tmp_path):
     # Without dropout, whose masks are each device's own.
-    found = distillation.find_teacher(str(folder / "teacher"))
+    found = starting_point.find(str(folder / "teacher"))
     config = dataclasses.replace(
         CONFIG,
         num_hidden_layers=1,
@@ -203,7 +204,7 @@ def test_records_that_are_too_long_for_the_teacher_are_told(
         dataclasses.replace(CONFIG, max_position_embeddings=8)
     )
     checkpoints.save(tmp_path / "short", teacher, TOKENIZER, 8)
-    found = distillation.find_teacher(str(tmp_path / "short"))
+    found = starting_point.find(str(tmp_path / "short"))
     student = dataclasses.replace(found, init_checkpoint=None, config=CONFIG)
     teaching = make_teaching(
         tmp_path, teacher="short", student=student, student_layers=None
@@ -257,7 +258,7 @@ def test_a_teacher_is_told_by_what_its_folder_holds(folder, tmp_path):
 
 def test_bad_teachers_are_told_in_a_line(folder):
     other = Vocabulary(tokens=tuple(reversed(TOKENIZER.vocabulary.tokens)))
-    found = distillation.find_teacher(str(folder / "teacher"))
+    found = starting_point.find(str(folder / "teacher"))
     student = dataclasses.replace(
         found, init_checkpoint=None, tokenizer=WordpieceSpec(other)
     )

@@ -105,7 +105,7 @@ def test_a_stalled_input_is_named_again_after_twice_as_long(
             is_over.set()
         return start or 0
 
-    with health.stalls_named(waiting_since, lambda: next(times, 0)):
+    with health.warn_of_stalls(waiting_since, lambda: next(times, 0)):
         assert is_over.wait(60)
     named = re.findall(r"no batch has come for (\d+) seconds", caplog.text)
     assert named == ["61", "130", "61"]

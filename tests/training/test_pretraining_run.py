@@ -150,7 +150,7 @@ def test_a_resumed_run_says_that_its_checkpoint_is_not_read(caplog):
     read = []
     pretraining = SimpleNamespace(load_weights=read.append)
     state = SimpleNamespace(
-        step=7, restore=lambda: True, tell_changes=lambda: None
+        step=7, restore=lambda: True, log_changes=lambda: None
     )
     start = SimpleNamespace(init_checkpoint="base")
     with caplog.at_level("INFO"):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.models import distiller
 from bert_tf.models import lesson as lesson_lib
@@ -81,7 +82,7 @@ def make_examples():
 
 
 def make_teaching(folder, losses, tokenizer=None, layers=(1,)):
-    found = distillation.find_teacher(folder)
+    found = starting_point.find(folder)
     if tokenizer is None:
         student = distillation.find_student(found, student_layers=layers)
     else:
