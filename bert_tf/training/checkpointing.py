@@ -7,7 +7,6 @@ directory. The model that the run writes beside it is separate.
 
 import contextlib
 import json
-import logging
 import re
 import zlib
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from absl import logging
 
 # Public only in `tf.compat.v1`, which takes a second to load.
 from tensorflow.python.checkpoint import checkpoint_management
@@ -58,8 +58,6 @@ _NOT_READ = (
     tf.errors.ResourceExhaustedError,
     tf.errors.UnavailableError,
 )
-
-_logger = logging.getLogger(__name__)
 
 
 class TrainingState:
@@ -182,7 +180,7 @@ class TrainingState:
                 failures.append((path, str(error).strip().split("\n")[0]))
                 continue
             for damaged, reason in failures:
-                _logger.warning(
+                logging.warning(
                     "%s cannot be restored and is skipped; training resumes "
                     "from %s. The reason given: %s",
                     damaged,
@@ -208,7 +206,7 @@ class TrainingState:
         changes = self.settings.changes()
         if changes:
             is_meant = settings_lib.are_meant(changes)
-            (_logger.info if is_meant else _logger.warning)(
+            (logging.info if is_meant else logging.warning)(
                 "%s", settings_lib.describe(changes, self.step, self.example)
             )
 
@@ -295,7 +293,7 @@ class TrainingState:
         with self.hold(), self._clear_write_errors():
             assert self._check_lock is not None
             self._check_lock()
-            _logger.info(
+            logging.info(
                 "%s: the newest %d checkpoints are kept.", self.folder, num_kept
             )
             self._keep_newest()

@@ -3,17 +3,15 @@
 import contextlib
 import enum
 import functools
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from bert_tf import features
 from bert_tf.layers import chains
-
-_logger = logging.getLogger(__name__)
 
 # A smaller chain is done sooner than its compiled form could be called.
 _MIN_ELEMENTS = 2**18
@@ -109,7 +107,7 @@ class Log:
             self._known |= new
             self._start = time.monotonic()
             shapes = (" x ".join(map(str, shape)) for shape in sorted(new))
-            _logger.info(
+            logging.info(
                 "Compiling the step with XLA for batches of %s.",
                 " and ".join(shapes),
             )
@@ -117,6 +115,6 @@ class Log:
     def _ends(self):
         if self._start is not None:
             seconds = time.monotonic() - self._start
-            _logger.info("Compiled in %.1f s, with the first step.", seconds)
+            logging.info("Compiled in %.1f s, with the first step.", seconds)
             self._start = None
             self.num_compiled += 1

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import logging
 import math
 import statistics
 import threading
@@ -11,10 +10,10 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 
+from absl import logging
+
 from bert_tf.config import BertConfig
 from bert_tf.training.step import StepResults
-
-_logger = logging.getLogger(__name__)
 
 # A loss is compared with the finite losses of this many steps before it, once
 # there are a few. Spikes hardly move the median and the median deviation.
@@ -96,7 +95,7 @@ class Health:
                     "is saved."
                 )
             self.num_skipped += 1
-            _logger.warning(
+            logging.warning(
                 "Step %d is skipped, number %d in a row of at most %d: it is "
                 "not finite: %s.",
                 number,
@@ -117,7 +116,7 @@ class Health:
             )
             if loss > limit:
                 self.num_spikes += 1
-                _logger.warning(
+                logging.warning(
                     "Step %d: the loss of %.4g is a spike; the median of the "
                     "%d steps before is %.4g.",
                     number,
@@ -131,7 +130,7 @@ class Health:
 def warn_if_waiting(input_share: float) -> None:
     """Warns if the devices wait for the input too much of the time."""
     if input_share > _WAITING_SHARE:
-        _logger.warning(
+        logging.warning(
             "The input is too slow: the devices waited for it %.0f %% of the "
             "time. Records on a nearer disk or in more files, more CPUs or a "
             "larger batch help.",
@@ -162,7 +161,7 @@ def warn_of_stalls(
                 named, limit = start, _STALL_SECONDS
             seconds = now() - start
             if start and seconds > limit:
-                _logger.warning(
+                logging.warning(
                     "The input is stalled: no batch has come for %.0f seconds. "
                     "The devices wait for it; look at the files' disk or "
                     "store, the network and the tf.data services.",

@@ -14,7 +14,6 @@ whose object was overwritten notices and stops before its next checkpoint.
 import contextlib
 import fcntl
 import json
-import logging
 import os
 import socket
 import threading
@@ -24,6 +23,8 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
 
+from absl import logging
+
 from bert_tf import files
 
 NAME = "lock.json"
@@ -32,8 +33,6 @@ _BEAT_SECONDS = 20.0
 _DEAD_SECONDS = 60.0
 # Wait between writing the object and checking that it is still our own.
 _SETTLE_SECONDS = 2.0
-
-_logger = logging.getLogger(__name__)
 
 
 class HeldError(ValueError):
@@ -152,7 +151,7 @@ def _hold_object(path, clock):
                     return
                 files.write_text(path, _describe(own))
             except Exception as error:  # The network may recover.
-                _logger.warning("%s cannot be written: %s", path, error)
+                logging.warning("%s cannot be written: %s", path, error)
 
     check()
     thread = threading.Thread(target=beat, daemon=True)
@@ -169,7 +168,7 @@ def _hold_object(path, clock):
 
 def _wait_until_dead(path, found, clock):
     """Returns when the object's writer is dead; raises if it is alive."""
-    _logger.warning(
+    logging.warning(
         "%s exists (%s); watching it for %.0f seconds to see whether its "
         "writer is alive.",
         path,
@@ -184,7 +183,7 @@ def _wait_until_dead(path, found, clock):
             return
         if now != found:
             raise HeldError(path, now)
-    _logger.warning("%s: its writer is dead; taking over.", path)
+    logging.warning("%s: its writer is dead; taking over.", path)
 
 
 def _describe(owner):

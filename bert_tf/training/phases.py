@@ -6,11 +6,11 @@ at 128 tokens and the rest at 512.
 
 import dataclasses
 import itertools
-import logging
 from collections.abc import Callable
 from collections.abc import Sequence
 
 import tensorflow as tf
+from absl import logging
 
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.input.record_source import RecordSource
@@ -21,8 +21,6 @@ from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.options import Phase
-
-_logger = logging.getLogger(__name__)
 
 
 def train(
@@ -92,7 +90,7 @@ def train(
             if is_new and state.step == end - phase.num_steps:
                 state.example = 0
             if last:
-                _logger.info(
+                logging.info(
                     "Phase %d of %d: %s, to step %d.",
                     number + 1,
                     last + 1,

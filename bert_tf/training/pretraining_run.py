@@ -6,13 +6,13 @@ In this order: records, model, evaluation, optimizer and state, weights, loop.
 import dataclasses
 import functools
 import itertools
-import logging
 import os
 from collections.abc import Callable
 from typing import TypeAlias
 
 import keras
 import tensorflow as tf
+from absl import logging
 
 from bert_tf import features
 from bert_tf import manifest
@@ -45,7 +45,6 @@ _TFDS_NAME = "tfds_name"
 # Most descriptions of records in a model card.
 _MAX_DESCRIPTIONS = 8
 
-_logger = logging.getLogger(__name__)
 
 Maker: TypeAlias = Callable[
     [PretrainingOptions, StartingPoint, str], Pretraining
@@ -180,7 +179,7 @@ def _make_model(options, start, strategy, policy, make):
     if options.rematerialize:
         pretraining.rematerialize()
     num_replicas = strategy.num_replicas_in_sync
-    _logger.info(
+    logging.info(
         "%s parameters, %s, %d replica%s.",
         f"{pretraining.model.count_params():,}",
         policy,
@@ -208,7 +207,7 @@ def _load_trained(options, start, pretraining):
 
 def _make_state(options, start, pretraining, sources, eval_source, strategy):
     if options.num_warmup_steps > options.num_train_steps:
-        _logger.warning(
+        logging.warning(
             "The warmup, of %d steps, is longer than the training, of %d: the "
             "learning rate never reaches --learning_rate.",
             options.num_warmup_steps,
@@ -364,7 +363,7 @@ class _Training:
             on_save=functools.partial(self._save_model, options.output_dir),
             before_save=keep_best,
         )
-        _logger.info("The model is in %s.", options.output_dir)
+        logging.info("The model is in %s.", options.output_dir)
 
     def _save_model(self, folder):
         origin = _origin(
@@ -381,7 +380,7 @@ class _Training:
         results = evaluate()
         step = self._state.step
         text = (f"{name} {value:.4g}" for name, value in results.items())
-        _logger.info("Evaluated: step %d  %s", step, "  ".join(text))
+        logging.info("Evaluated: step %d  %s", step, "  ".join(text))
         report = {f"eval/{name}": value for name, value in results.items()}
         progress.write_summaries(report | {"step": step})
         if not strategies.is_chief(self._strategy):
@@ -398,7 +397,7 @@ class _Training:
             )
 
         if best.keep(results["loss"], write):
-            _logger.info("The best so far; kept in %s.", best.folder)
+            logging.info("The best so far; kept in %s.", best.folder)
 
 
 def _begin(start, pretraining, state):
@@ -406,10 +405,10 @@ def _begin(start, pretraining, state):
     # The order matters: a run that began with --init_checkpoint resumes from
     # its own last checkpoint.
     if state.restore():
-        _logger.info("Resuming from step %d.", state.step)
+        logging.info("Resuming from step %d.", state.step)
         if start.init_checkpoint is not None:
             # It may not be the one that the run began with.
-            _logger.info(
+            logging.info(
                 "The weights of --init_checkpoint=%s are not read: the run "
                 "has its own.",
                 start.init_checkpoint,
@@ -421,7 +420,7 @@ def _begin(start, pretraining, state):
     elif pretraining.begin is not None:
         pretraining.begin()
     else:
-        _logger.info("Beginning with new weights.")
+        logging.info("Beginning with new weights.")
     return False
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.util
-import logging
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 import tensorflow as tf
+from absl import logging
 
 # Public only in `tf.compat.v1`, which takes a second to load.
 from tensorflow.core.framework import summary_pb2
@@ -25,8 +25,6 @@ SECONDS_PER_REPORT = progress_bar.SECONDS_PER_LINE - _SECONDS_PER_CALL
 
 # What error messages call the summaries. TensorFlow's reason names the file.
 _CURVES = "The curves"
-
-_logger = logging.getLogger(__name__)
 
 
 def ratios(sums: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -114,7 +112,7 @@ def write_summaries(report: Mapping[str, float]) -> None:
 def tell_curves(folder: str) -> None:
     """Logs the command that shows the summaries in a folder."""
     is_there = importlib.util.find_spec("tensorboard") is not None
-    _logger.info(
+    logging.info(
         "Curves: tensorboard --logdir=%s%s",
         folder,
         "" if is_there else " (pip install 'bert_tf[tensorboard]')",

@@ -111,7 +111,7 @@ def lines_of(caplog):
     return [
         record.getMessage()
         for record in caplog.records
-        if record.name == "bert_tf.training.compilation"
+        if record.name == "absl" and record.module == "compilation"
     ]
 
 
@@ -147,7 +147,7 @@ def test_compiled_steps_are_the_plain_ones_in_float16(
 def test_compiled_steps_of_mirrored_devices_are_the_plain_ones(
     source, caplog, num_devices
 ):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="absl")
     strategy = make_strategy("mirrored", num_cpu_devices=num_devices)
     plain, compiled = (
         make_steps(source, strategy, compilation=compilation)
@@ -161,7 +161,7 @@ def test_compiled_steps_of_mirrored_devices_are_the_plain_ones(
 
 
 def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="absl")
     strategy = make_strategy()
 
     def train(folder, compilation):
