@@ -349,7 +349,7 @@ class _Training:
             best = BestModel(options.output_dir, state.settings)
             keep_best = functools.partial(self._keep_best, best, evaluate)
         if strategies.is_chief(self._strategy):
-            progress.tell_curves(state.folder)
+            progress.log_curves(state.folder)
         phases.train(
             state,
             pretraining.objective,

@@ -109,7 +109,7 @@ def write_summaries(report: Mapping[str, float]) -> None:
             tf.summary.write(name, tf.constant(value), step, metadata)
 
 
-def tell_curves(folder: str) -> None:
+def log_curves(folder: str) -> None:
     """Logs the command that shows the summaries in a folder."""
     is_there = importlib.util.find_spec("tensorboard") is not None
     logging.info(

@@ -497,7 +497,7 @@ class Run:
             self._describe_start(),
         )
         if self.is_chief:
-            progress.tell_curves(state.folder)
+            progress.log_curves(state.folder)
         return state
 
     def _identity(self):

@@ -74,7 +74,7 @@ def test_the_log_names_what_shows_the_curves(
 ):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
     with caplog.at_level("INFO", logger="absl"):
-        progress.tell_curves("out/train")
+        progress.log_curves("out/train")
     assert caplog.messages == [
         f"Curves: tensorboard --logdir=out/train{advice}"
     ]
