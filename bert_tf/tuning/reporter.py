@@ -108,7 +108,7 @@ class Reporter:
             )
             sections = [*sections, section]
             results |= calibrated
-        path = os.path.join(config.output_dir, "eval_results.txt")
+        path = os.path.join(config.output_dir, evaluation.RESULTS_FILE)
         evaluation.write_results(path, results)
         for name in sorted(results):
             print(f"{name} = {results[name]}")
