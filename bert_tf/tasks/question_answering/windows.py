@@ -193,9 +193,9 @@ class WindowMaker(tf.Module):
             number of these values if it is not part of the text; and
             `is_max_context` bool `[B, L]`.
         """
+        most_context = self._window_of_most_context(question, context)
         question = tf.gather(question, rows)
         question_pieces = tf.cast(question.row_lengths(), tf.int32)
-        num_pieces = tf.gather(tf.cast(context.row_lengths(), tf.int32), rows)
         row_starts = tf.gather(tf.cast(context.row_starts(), tf.int32), rows)
         inputs, first, length = self._pack(question, context, rows, windows)
 
@@ -205,17 +205,17 @@ class WindowMaker(tf.Module):
         is_context_BL = (piece_BL >= first[:, tf.newaxis]) & (
             piece_BL < (first + length)[:, tf.newaxis]
         )
-        most_context_BL = self._window_of_most_context(
-            piece_BL, question_pieces, num_pieces
+        pieces_BL = tf.where(
+            is_context_BL,
+            piece_BL + row_starts[:, tf.newaxis],
+            tf.size(context.flat_values),
+        )
+        most_context_BL = tf.gather(
+            tf.concat([most_context, [-1]], axis=0), pieces_BL
         )
         return inputs | {
-            PIECES: tf.where(
-                is_context_BL,
-                piece_BL + row_starts[:, tf.newaxis],
-                tf.size(context.flat_values),
-            ),
-            IS_MAX_CONTEXT: is_context_BL
-            & tf.equal(most_context_BL, windows[:, tf.newaxis]),
+            PIECES: pieces_BL,
+            IS_MAX_CONTEXT: tf.equal(most_context_BL, windows[:, tf.newaxis]),
         }
 
     def _tokenize_questions(self, questions):
@@ -265,41 +265,58 @@ class WindowMaker(tf.Module):
         room -= tf.minimum(question_pieces, self.task.max_query_length)
         return room, tf.minimum(room, self.task.doc_stride)
 
-    def _window_of_most_context(self, piece_BL, question_pieces, num_pieces):
-        """Returns int32 [B, L]: the window with most context around a piece.
+    def _window_of_most_context(self, question, context):
+        """Returns the window with most context around each piece.
 
         As in google-research/bert, a window's score is the number of pieces on
         the side with fewer of them, plus 0.01 times the window's length. Of
         windows with equal scores, the first one is taken.
+
+        Args:
+            question, context: RaggedTensors int32 `[T, (pieces)]`.
+
+        Returns:
+            int32 `[P]`, for the P pieces of all texts. It has no meaning for
+            those that are cut off.
         """
-        room, step = self._room_and_step(question_pieces)
+        question_pieces = tf.cast(question.row_lengths(), tf.int32)
+        num_pieces = tf.cast(context.row_lengths(), tf.int32)
         count = self.num_windows(question_pieces, num_pieces)
-        # A piece is in the last window that begins before or at it, and perhaps
-        # in the windows just before that one. This is how many they can be.
-        longest = self.max_seq_length - self._num_special
-        most = -(-longest // self.task.doc_stride)
-        window_BLW = (
-            piece_BL[:, :, tf.newaxis] // step[:, tf.newaxis, tf.newaxis]
-            - tf.range(most)[::-1]
+        room, step = self._room_and_step(question_pieces)
+        num_pieces, count, room, step, row_start = (
+            tf.gather(values, context.value_rowids())
+            for values in (
+                num_pieces,
+                count,
+                room,
+                step,
+                tf.cast(context.row_starts(), tf.int32),
+            )
         )
-        first_BLW = window_BLW * step[:, tf.newaxis, tf.newaxis]
-        length_BLW = tf.minimum(
-            num_pieces[:, tf.newaxis, tf.newaxis] - first_BLW,
-            room[:, tf.newaxis, tf.newaxis],
+        piece = tf.range(tf.size(context.flat_values)) - row_start
+        # The first and the last window that hold the piece.
+        first = tf.maximum((piece - room) // step + 1, 0)
+        last = tf.minimum(piece // step, count - 1)
+        # Windows before a text's last are full. The best of them is one of the
+        # two between which the piece would be in the middle. To try all would
+        # take much memory if `doc_stride` is small.
+        middle = (2 * piece - room + 1) // (2 * step)
+        last_full = tf.minimum(last, count - 2)
+        windows = tf.stack(
+            [
+                tf.maximum(tf.minimum(middle, last_full), first),
+                tf.maximum(tf.minimum(middle + 1, last_full), first),
+                last,
+            ]
         )
-        left_BLW = piece_BL[:, :, tf.newaxis] - first_BLW
-        right_BLW = length_BLW - 1 - left_BLW
+        begin = windows * step
+        length = tf.minimum(num_pieces - begin, room)
+        left = piece - begin
+        right = length - 1 - left
         # In hundredths.
-        score_BLW = 100 * tf.minimum(left_BLW, right_BLW) + length_BLW
-        is_there_BLW = (
-            (left_BLW >= 0)
-            & (right_BLW >= 0)
-            & (window_BLW >= 0)
-            & (window_BLW < count[:, tf.newaxis, tf.newaxis])
-        )
-        score_BLW = tf.where(is_there_BLW, score_BLW, tf.int32.min)
-        best_BL = tf.argmax(score_BLW, axis=-1, output_type=tf.int32)
-        return tf.gather(window_BLW, best_BL, batch_dims=2)
+        score = 100 * tf.minimum(left, right) + length
+        best = tf.argmax(score, axis=0, output_type=tf.int32)
+        return tf.gather(tf.transpose(windows), best, batch_dims=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

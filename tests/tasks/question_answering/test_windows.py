@@ -77,8 +77,9 @@ def wanted_windows(examples, task):
     ]
 
 
-def test_windows_and_labels_are_those_of_plain_loops():
-    maker = maker_of()
+@pytest.mark.parametrize("doc_stride", [1, 4])
+def test_windows_and_labels_are_those_of_plain_loops(doc_stride):
+    maker = maker_of(doc_stride=doc_stride)
     examples = random_examples(1)
     source = WindowSource(examples=examples, maker=maker, is_trimmed=True)
     wanted = wanted_windows(examples, maker.task)
@@ -121,6 +122,20 @@ def test_windows_and_labels_are_those_of_plain_loops():
     for batch in batches:
         longest = batch["input_mask"].sum(axis=1).max()
         assert batch["input_ids"].shape == (6, longest)
+
+
+def test_a_short_stride_takes_no_more_memory():
+    maker = maker_of(doc_stride=1)
+    pack = tf.function(maker.pack, autograph=False).get_concrete_function(
+        *[tf.RaggedTensorSpec([None, None], tf.int32)] * 2,
+        *[tf.TensorSpec([None], tf.int32)] * 2,
+    )
+    outputs = [
+        value
+        for operation in pack.graph.get_operations()
+        for value in operation.outputs
+    ]
+    assert not [value for value in outputs if (value.shape.rank or 0) > 2]
 
 
 def test_long_texts_are_not_tokenized_for_each_window(monkeypatch):
