@@ -16,6 +16,7 @@ from absl import logging
 from bert_tf import features
 from bert_tf import progress_bar
 from bert_tf.input.batch_source import BatchSource
+from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks.task import Task
 from bert_tf.training import health
 from bert_tf.training import preemption
@@ -91,8 +92,9 @@ def fit(
         the speed.
 
     Raises:
-        training.health.NotFiniteError: If the loss is not finite; the message
-            names the steps. They are not saved.
+        training.health.NotFiniteError: If the loss, or the gradient of a
+            step that is reported, is not finite; the message names the steps.
+            They are not saved.
         training.preemption.PreemptedError: After SIGTERM or Ctrl-C, when the
             state has been saved.
         ValueError: If the batch size is no multiple of the number of replicas.
@@ -240,6 +242,13 @@ class _KeepState(keras.callbacks.Callback):
                 f"{state.step - 1}: loss={logs['loss']}. Training stopped; "
                 "none of these steps is saved."
             )
+        norm = self._gradient_norm()
+        if not math.isfinite(norm):
+            raise health.NotFiniteError(
+                f"The gradient is not finite in step {state.step - 1}: "
+                f"gradient_norm={norm}. Training stopped; this step is not "
+                "saved."
+            )
         means = self._since_last_report(logs)
         seconds = self._timer.report()["step_seconds"]
         report = {
@@ -267,6 +276,17 @@ class _KeepState(keras.callbacks.Callback):
                 progress.duration(left),
             )
         self._line.restart()
+
+    def _gradient_norm(self):
+        """Returns that of the last step, whose loss was before its update.
+
+        A bad gradient of an earlier step shows in the losses after it.
+        """
+        optimizer = self._state.optimizer
+        # With loss scaling, steps that are not finite are skipped.
+        if not isinstance(optimizer, BertOptimizer) or optimizer.skip_nonfinite:
+            return 0.0
+        return float(tf.identity(optimizer.gradient_norm))
 
     def _since_last_report(self, logs):
         """Returns means since the last report, from means since the start."""

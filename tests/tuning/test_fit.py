@@ -365,6 +365,24 @@ def test_steps_that_were_saved_are_none_of_those_that_are_not_finite(tmp_path):
     assert checkpointing.trained_steps(tmp_path) == 2
 
 
+class _RootOfNothing(ClassificationTask):
+    def loss(self):
+        # It is 0; the derivative of the root is infinite.
+        return lambda labels, outputs: keras.ops.sqrt(0.0 * outputs[:, 0])
+
+
+def test_gradient_that_is_not_finite_is_not_saved(tmp_path):
+    task = _RootOfNothing(
+        name="root", text_features=("text",), metrics=("pearson",)
+    )
+    source = make_source(WARMTH)
+    state = make_state(WARMTH, tmp_path, one_device())
+    message = "gradient is not finite in step 0: gradient_norm=nan.* not saved"
+    with pytest.raises(health.NotFiniteError, match=message):
+        fine_tuning.fit(state, task, source, make_config(1), one_device())
+    assert checkpointing.trained_steps(tmp_path) == 0
+
+
 def test_every_epoch_has_every_example_once_in_its_own_order():
     source = make_source(WARMTH, num_examples=10)
     batches = list(source.training_batches(4).take(10).as_numpy_iterator())
