@@ -161,7 +161,8 @@ class RecordSource:
             raise ValueError(
                 "There must be at least as many record files as there are "
                 "hosts, or `input_shares`. Received: "
-                f"{len(self.paths)} files for {num_shares}. Make more "
+                f"{files.counted(len(self.paths), 'file', 'files')} for "
+                f"{num_shares}. Make more "
                 "files (create_pretraining_data "
                 f"--output_file=records@{num_shares}), or let every host read "
                 "all of them (--input_shares=1)."

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bert_tf import files
+
 # The size of a request's JSON.
 MAX_BODY_BYTES = 64 * 1024
 # The length of each text.
@@ -54,7 +56,8 @@ def texts_of(
     if not least <= len(texts) <= most:
         number = str(least) if least == most else f"{least} to {most}"
         raise ValueError(
-            f"`texts` must be {number}. Received: {len(texts)} texts."
+            f"`texts` must be {number}. Received: "
+            f"{files.counted(len(texts), 'text', 'texts')}."
         )
     longest = max(map(len, texts))
     if longest > MAX_CHARACTERS:

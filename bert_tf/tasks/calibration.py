@@ -89,8 +89,8 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
     logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
     if len(labels) < LEAST_EXAMPLES:
         raise CalibrationError(
-            f"it has {len(labels)} examples, and at least {LEAST_EXAMPLES} "
-            "are needed"
+            f"it has {files.counted(len(labels), 'example', 'examples')}, and "
+            f"at least {LEAST_EXAMPLES} are needed"
         )
     if not np.isfinite(logits).all():
         raise CalibrationError("some of its logits are not finite")

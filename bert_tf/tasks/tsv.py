@@ -334,7 +334,7 @@ def _column_index(path, column, header):
     if not -len(header) <= column < len(header):
         raise ValueError(
             f"{path}, line 1: there must be a column {column + 1}. "
-            f"Received: {len(header)} columns."
+            f"Received: {files.counted(len(header), 'column', 'columns')}."
         )
     return column
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from bert_tf import described
+from bert_tf import files
 from bert_tf.input import addresses
 from bert_tf.optimizers import decays
 from bert_tf.training import output_folder
@@ -383,6 +384,7 @@ class PretrainingOptions:
             "--num_warmup_steps must be less than the steps of the training: "
             "the learning rate would never reach --learning_rate. Received: "
             f"--num_warmup_steps={self.num_warmup_steps} with "
-            f"{self.num_train_steps} steps. A tenth of them is usual: "
+            f"{files.counted(self.num_train_steps, 'step', 'steps')}. A tenth "
+            "of them is usual: "
             f"--num_warmup_steps={self.num_train_steps // 10}."
         )

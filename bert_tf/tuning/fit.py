@@ -14,6 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
+from bert_tf import files
 from bert_tf import progress_bar
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.optimizers.bert import BertOptimizer
@@ -45,8 +46,8 @@ def epoch_ends(
     if last < 1:
         raise ValueError(
             "The training examples must make one batch or more. Received: "
-            f"{num_examples} examples, train_batch_size={batch_size}, "
-            f"num_train_epochs={num_epochs}."
+            f"{files.counted(num_examples, 'example', 'examples')}, "
+            f"train_batch_size={batch_size}, num_train_epochs={num_epochs}."
         )
     ends = {num_steps(epoch) for epoch in range(1, math.ceil(num_epochs))}
     return sorted({step for step in ends if 0 < step < last} | {last})

@@ -172,7 +172,7 @@ def test_choices_begin_with_their_question():
     ("task", "column", "value", "message"),
     [
         (TAGGING, "words", "So", "row 2: `words` must be a list of strings"),
-        (TAGGING, "words", ["a", "b"], "row 2: .* Received: 2 words, 1 tags"),
+        (TAGGING, "words", ["a", "b"], "row 2: .* Received: 2 words, 1 tag\\."),
         (TAGGING, "words", ["EU", ""], "row 2: the word 2 is empty"),
         (TAGGING, "tags", [1], "row 2: `tags` must be a list of strings"),
         (TAGGING, "tags", ["B-y"], "row 2: a tag must be one of O, B-x. .*B-y"),

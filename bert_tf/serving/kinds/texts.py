@@ -81,7 +81,8 @@ def parse_texts(
         if len(row) != num_strings:
             raise ValueError(
                 f"{source}, line {number}: must be {num_strings} strings, "
-                f"separated by tabs. Received: {len(row)} strings."
+                f"separated by tabs. Received: "
+                f"{files.counted(len(row), 'string', 'strings')}."
             )
         rows.append(row)
     if not rows:

@@ -282,7 +282,8 @@ def summarize(
     difference, worst, _, _ = max(found)
     num_wrong = sum(wrong for _, _, wrong, _ in found)
     if difference <= tolerance and num_wrong > MOST_CHANGED * num_texts:
-        worst = f"{num_wrong} texts with an answer that is not as good"
+        wrong = files.counted(num_wrong, "text", "texts")
+        worst = f"{wrong} with an answer that is not as good"
     return Comparison(
         signature=name,
         num_texts=num_texts,

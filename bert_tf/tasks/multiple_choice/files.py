@@ -203,7 +203,8 @@ def _codah_rows(path):
         if len(fields) < 3:
             raise ValueError(
                 f"{where}: a row must have a category, a beginning, its "
-                f"choices and a label. Received: {len(fields)} columns."
+                "choices and a label. Received: "
+                f"{files.counted(len(fields), 'column', 'columns')}."
             )
         yield where, fields[1], fields[2:-1], fields[-1]
 

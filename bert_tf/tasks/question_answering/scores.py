@@ -11,6 +11,8 @@ import string
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from bert_tf import files
+
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
@@ -61,11 +63,12 @@ def scores_1_1(
     Raises:
         ValueError: If a question has no right answer.
     """
-    if not all(answers):
+    num_without = sum(not own for own in answers)
+    if num_without:
         raise ValueError(
             "Every question must have an answer, except with "
             "version_2_with_negative. Received: "
-            f"{sum(not own for own in answers)} questions without."
+            f"{files.counted(num_without, 'question', 'questions')} without."
         )
     exact, partial = question_scores_1_1(predictions, answers)
     return {"exact_match": _percent(exact), "f1": _percent(partial)}

@@ -555,10 +555,10 @@ class RetrievalTask(Task):
                     "sorting would change the batches."
                 )
             if source.num_examples < batch_size:
+                told = files.counted(source.num_examples, "example", "examples")
                 raise ValueError(
                     "The training examples must make one batch or more. "
-                    f"Received: {source.num_examples} examples, "
-                    f"train_batch_size={batch_size}."
+                    f"Received: {told}, train_batch_size={batch_size}."
                 )
             source.check_distinct(batch_size, config.num_train_epochs)
 

@@ -409,7 +409,8 @@ class _Layout:
         if not -self._num_columns <= column < self._num_columns:
             raise ValueError(
                 f"{self._path}: a row must have a column {column}. "
-                f"Received: {self._num_columns} columns."
+                "Received: "
+                f"{files.counted(self._num_columns, 'column', 'columns')}."
             )
         return column % self._num_columns
 
@@ -418,7 +419,8 @@ def _check_tags(where, words, tags, labels):
     if len(words) != len(tags):
         raise ValueError(
             f"{where}: must have as many tags as words. Received: "
-            f"{len(words)} words, {len(tags)} tags."
+            f"{files.counted(len(words), 'word', 'words')}, "
+            f"{files.counted(len(tags), 'tag', 'tags')}."
         )
     for tag in tags:
         if tag not in labels if labels else not entity_tags.is_tag(tag):

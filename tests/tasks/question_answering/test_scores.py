@@ -98,5 +98,5 @@ def test_tuned_threshold_gives_the_best_score(golden, has_ties):
 
 
 def test_question_of_1_1_must_have_an_answer():
-    with pytest.raises(ValueError, match="Received: 1 questions without"):
+    with pytest.raises(ValueError, match="Received: 1 question without"):
         squad_scores.scores_1_1(["a", "b"], [("a",), ()])
