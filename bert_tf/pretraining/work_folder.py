@@ -101,6 +101,8 @@ def local(
         raise OSError(f"Another process is working in {work_dir}.") from error
     except OSError as error:
         files.name_full_disk(error, work_dir)
+        if not os.path.isdir(work_dir):
+            raise
         raise OSError(f"{error} {hint}") from error
     finally:
         # A folder that is not empty stays.

@@ -49,6 +49,18 @@ def test_folder_of_a_run_killed_at_its_start_is_taken(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_nothing_is_done_in_a_folder_that_could_not_be_made(
+    tmp_path, monkeypatch
+):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(files, "make_folder", refuse)
+    # Nothing is said of going on.
+    with pytest.raises(OSError, match="denied: '.*work'$"), local(tmp_path):
+        pass
+
+
 def test_one_process_works_in_it(tmp_path):
     with local(tmp_path) as folder:
         with (
