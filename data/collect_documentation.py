@@ -168,6 +168,8 @@ def write_corpus(name, documents):
 
 def main(_):
     program.require(output_dir=_OUTPUT_DIR.value)
+    # Collecting takes seconds, and would be in vain.
+    files.make_folder(_OUTPUT_DIR.value)
     documents, examples = collect(
         _LIBRARIES.value, _MAX_EXAMPLES.value, _MAX_WORDS.value
     )

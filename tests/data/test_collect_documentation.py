@@ -42,3 +42,17 @@ def test_output_dir_is_required(run_program):
     process = run_program("bert_tf.data.collect_documentation", check=False)
     assert process.returncode == 1
     assert "--output_dir must be given" in process.stderr
+
+
+def test_output_dir_is_made_before_the_libraries_are_read(
+    run_program, tmp_path
+):
+    (tmp_path / "file").write_text("")
+    process = run_program(
+        "bert_tf.data.collect_documentation",
+        f"--output_dir={tmp_path}/file",
+        "--libraries=no_such_library",
+        check=False,
+    )
+    assert process.returncode == 1
+    assert "file must be a folder" in process.stderr
