@@ -365,10 +365,10 @@ def _distil_on_task():
 def _read_examples(config, teacher):
     """Returns the task, {split: examples}, and a callback of `Run.predict`."""
     from bert_tf.checkpoints import reader
-    from bert_tf.serving.kinds import opening
+    from bert_tf.tasks import families
 
     with reader.open_checkpoint(teacher.init_checkpoint) as checkpoint:
-        _, task = opening.kind_of(checkpoint)
+        task = families.find_task(checkpoint)
     if task is None:
         raise ValueError(
             f"{teacher.init_checkpoint}: the teacher must be tuned to a task; "

@@ -27,6 +27,7 @@ from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving.kinds import opening
+from bert_tf.tasks import families
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
@@ -354,11 +355,12 @@ def _task_of(checkpoint, model):
         )
         return None
     try:
-        kind, task = opening.kind_of(checkpoint)
+        task = families.find_task(checkpoint)
     except ValueError as error:
         logging.warning("The task of the model is not known: %s", error)
         return None
-    return task if isinstance(model, kind.TASK_MODEL or kind.MODEL) else None
+    is_for_it = task is not None and isinstance(model, task.model_class)
+    return task if is_for_it else None
 
 
 def _with_size_of(task, model):
@@ -379,15 +381,11 @@ def _with_size_of(task, model):
 
 def _check_is_tuned_to(task, model):
     """Raises `ValueError` if the model is of another kind than the task's."""
-    if task.family not in opening.FAMILIES:
-        return
-    _, kind = opening.FAMILIES[task.family]
-    wanted = kind.model_arguments(task)
+    wanted = task.model_arguments()
     found = {name: getattr(model, name, None) for name in wanted}
-    model_class = kind.TASK_MODEL or kind.MODEL
-    if not isinstance(model, model_class) or found != wanted:
+    if not isinstance(model, task.model_class) or found != wanted:
         raise ValueError(
-            f"`model` must be a {model_class.__name__} for this "
+            f"`model` must be a {task.model_class.__name__} for this "
             f"{type(task).__name__}, with {wanted or 'any head'}. "
             f"Received: a {type(model).__name__} with {found or 'any head'}."
         )

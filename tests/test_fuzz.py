@@ -24,7 +24,7 @@ from bert_tf.checkpoints import reader
 from bert_tf.checkpoints.containers.safetensors_folder import SafetensorsFolder
 from bert_tf.config import BertConfig
 from bert_tf.serving.kinds import opening
-from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks import families as task_families
 from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.multiple_choice import files as multiple_choice_files
@@ -248,7 +248,7 @@ TASKS = (
 @fuzz(70, data=st.sampled_from(TASKS).flatmap(json_bytes))
 def test_task_json(folder, data):
     with Replaced(folder / "task.json", data):
-        read(opening._stored_kind, str(folder), ExportOptions())
+        read(task_families.read_task, str(folder))
 
 
 TOKENIZER = {

@@ -105,6 +105,18 @@ class Checkpoint:
         return None
 
     @property
+    def label_names(self) -> tuple[str, ...]:
+        """The classifier's names in config.json, or LABEL_0, ... without any.
+
+        Raises:
+            ValueError: If their ids are not 0, 1, ...; the message names the
+                file.
+        """
+        names = config_json.label_names(self.config_values, self.folder)
+        ids = range(self.num_labels or 0)
+        return names or tuple(f"LABEL_{label}" for label in ids)
+
+    @property
     def classifier_dropout(self) -> float | None:
         """Dropout in front of the checkpoint's own head; None if unknown."""
         heads = (*parts.CLASSIFIERS, parts.MULTIPLE_CHOICE)

@@ -301,7 +301,7 @@ def _open(model_dir, max_seq_length):
     vectors of sentences.
     """
     with reader.open_checkpoint(model_dir) as checkpoint:
-        kind, _ = opening.kind_of(checkpoint)
+        kind = opening.default_kind(checkpoint)
         found = checkpoint.found_parts
     name = None
     if kind is Encoder:

@@ -7,6 +7,7 @@ logit. The loss is the mean of the cross-entropies over examples and labels.
 import dataclasses
 import os
 from typing import Any
+from typing import Self
 
 import keras
 import numpy as np
@@ -15,6 +16,8 @@ from keras import ops
 
 from bert_tf import files
 from bert_tf.checkpoints import config_json
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import distillation
@@ -84,6 +87,7 @@ class MultiLabelTask(Task):
     """
 
     family = FAMILY
+    model_class = BertClassifier
     label_rank = 2
     accuracy = None
     problem_type = config_json.MULTI_LABEL
@@ -120,11 +124,35 @@ class MultiLabelTask(Task):
     def title(self) -> str:
         return self.name
 
+    @classmethod
+    def from_checkpoint(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...] = ()
+    ) -> Self | None:
+        problem_type = checkpoint.config_values.get("problem_type")
+        if (
+            parts.CLASSIFIER not in checkpoint.found_parts
+            or problem_type != config_json.MULTI_LABEL
+        ):
+            return None
+        labels = checkpoint.label_names
+        path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
+        with files.errors_named(f"{path}, id2label"):
+            task = cls(
+                name="classifier", text_features=("text",), labels=labels
+            )
+        # Outside the block, as the caller's names are not the file's.
+        return dataclasses.replace(
+            task, text_features=text_features or task.text_features
+        )
+
     def make_model(
         self, config: BertConfig, dtype: Any = None
     ) -> BertClassifier:
         """Returns a new `BertClassifier`."""
-        return BertClassifier(config, len(self.labels), dtype=dtype)
+        return BertClassifier(config, **self.model_arguments(), dtype=dtype)
+
+    def model_arguments(self) -> dict[str, Any]:
+        return {"num_labels": len(self.labels)}
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         labels = ops.cast(labels, "float32")

@@ -63,6 +63,7 @@ class Task(abc.ABC):
         report_scores: The results that a report lists, where its sections
             cover the others; None for all.
         source: The class of the sources of its examples.
+        model_class: The class of its models.
         is_teachable: Whether a student can learn it from a teacher.
         temperature: Divisor of the logits before they become probabilities;
             see `calibration`.
@@ -78,6 +79,7 @@ class Task(abc.ABC):
     problem_type: ClassVar[str | None] = None
     report_scores: ClassVar[tuple[str, ...] | None] = None
     source: ClassVar[type] = TextSource
+    model_class: ClassVar[type[keras.Model]] = keras.Model
 
     @property
     def is_teachable(self) -> bool:
@@ -138,6 +140,28 @@ class Task(abc.ABC):
             }
         )
 
+    @classmethod
+    def from_checkpoint(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...] = ()
+    ) -> Self | None:
+        """Returns the task of a checkpoint that another library tuned.
+
+        Args:
+            checkpoint: What `reader.open_checkpoint` yielded; it has no
+                task.json.
+            text_features: Names of the one or two strings, for the families
+                that have such a field; empty for "text".
+
+        Returns:
+            The task; None if the checkpoint is not of this family, or does
+            not show it.
+
+        Raises:
+            ValueError: If its config.json does not fit its head.
+        """
+        del checkpoint, text_features
+        return None
+
     def get_config(self):
         """Returns all fields, for Keras's files of compiled models."""
         return {
@@ -188,6 +212,10 @@ class Task(abc.ABC):
             config: The `BertConfig`.
             dtype: The Keras dtype policy, or its name.
         """
+
+    def model_arguments(self) -> dict[str, Any]:
+        """Returns the arguments, beside the config, that its models have."""
+        return {}
 
     def sentence_vectors(
         self, model: keras.Model

@@ -421,8 +421,7 @@ def test_answers_of_the_new_kinds_are_shown():
 
 def table_of_outputs():
     """Yields the rows of README's table, of what the kinds declare."""
-    kinds = {family: kind for family, (_, kind) in opening.FAMILIES.items()}
-    for name, kind in (kinds | opening.KINDS).items():
+    for name, kind in (opening.KINDS_OF_TASKS | opening.KINDS).items():
         # By what is asked, of each output once.
         asked = {}
         for what, outputs in (

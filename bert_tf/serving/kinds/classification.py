@@ -1,7 +1,6 @@
 """Classifiers and regressions of one or two strings, as they are served."""
 
 import dataclasses
-from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.checkpoints import config_json
-from bert_tf.checkpoints import parts
-from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import dev_set as dev_set_lib
@@ -27,7 +23,6 @@ from bert_tf.serving.kinds.texts import Row
 from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import glue_files
-from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.source import DEV
 
 # GLUE tasks whose files have other names for the texts in their header.
@@ -91,55 +86,10 @@ class Classification(Servable):
     MODEL = BertClassifier
     IS_COMPILABLE = True
     SETTINGS = {COUNT_TOKENS: False}
-    PART = parts.CLASSIFIER
 
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
         return task.text_features
-
-    @classmethod
-    def is_found(cls, checkpoint: Checkpoint) -> bool:
-        return super().is_found(checkpoint) and not is_multi_label(checkpoint)
-
-    @classmethod
-    def task_of(
-        cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
-    ) -> Any:
-        """Returns the task of a classifier that was tuned by another library.
-
-        Args:
-            checkpoint: What `reader.open_checkpoint` yielded.
-            text_features: Names of the one or two strings.
-
-        Raises:
-            ValueError: If its config.json has invalid label names, or declares
-                a regression with several outputs.
-        """
-        problem_type = checkpoint.config_values.get("problem_type")
-        if problem_type == config_json.REGRESSION and (
-            checkpoint.num_labels != 1
-        ):
-            raise ValueError(
-                f"{checkpoint.folder}/{config_json.CONFIG_FILE}: "
-                "`problem_type` must not be 'regression' with several outputs, "
-                "which would be served as classes. "
-                f"Received: num_labels={checkpoint.num_labels}."
-            )
-
-        def make_task(labels):
-            is_regression = len(labels) < 2
-            return ClassificationTask(
-                name="classifier",
-                text_features=("text",),
-                labels=() if is_regression else labels,
-                metrics=("pearson" if is_regression else "accuracy",),
-            )
-
-        return task_of_classifier(checkpoint, text_features, make_task)
-
-    @classmethod
-    def model_arguments(cls, task: Any) -> dict[str, Any]:
-        return {"num_labels": task.num_outputs}
 
     @property
     def forms(self) -> dict[str, signatures.Form]:
@@ -266,36 +216,3 @@ def _check_one_language(path, tsv_file):
             "model's task does not say which. Received: "
             f"{', '.join(sorted(found))}."
         )
-
-
-def is_multi_label(checkpoint: Checkpoint) -> bool:
-    """Returns whether a config.json declares a multi-label model."""
-    problem_type = checkpoint.config_values.get("problem_type")
-    return problem_type == config_json.MULTI_LABEL
-
-
-def task_of_classifier(
-    checkpoint: Checkpoint,
-    text_features: tuple[str, ...],
-    make_task: Callable[[tuple[str, ...]], Any],
-) -> Any:
-    """Returns a task with the label names of a config.json.
-
-    Args:
-        checkpoint, text_features: As in `Classification.task_of`.
-        make_task: Makes the task from the names, which are LABEL_0, ... if the
-            file has none.
-
-    Raises:
-        ValueError: If the names are invalid; the message names the file.
-    """
-    labels = config_json.label_names(
-        checkpoint.config_values, checkpoint.folder
-    ) or tuple(f"LABEL_{label}" for label in range(checkpoint.num_labels or 0))
-    path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
-    with files.errors_named(f"{path}, id2label"):
-        task = make_task(labels)
-    # Outside the block: these are not the file's, and errors must not name it.
-    return dataclasses.replace(
-        task, text_features=text_features or texts_lib.DEFAULT_FEATURES
-    )

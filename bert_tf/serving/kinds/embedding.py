@@ -13,7 +13,6 @@ from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.serving import options as options_lib
 from bert_tf.serving.kinds.hub import INPUT_NAMES
 from bert_tf.serving.kinds.output import COUNT_TOKENS
@@ -73,7 +72,6 @@ class Embedding(Servable):
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertEncoder
     IS_COMPILABLE = True
-    TASK_MODEL = BertSentenceEncoder
     SETTINGS = {
         "embedding": MEAN,
         "normalize": False,

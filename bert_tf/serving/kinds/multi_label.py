@@ -7,10 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.checkpoints import parts
-from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.classifier import BertClassifier
-from bert_tf.serving.kinds import classification
 from bert_tf.serving.kinds import dev_set as dev_set_lib
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.dev_set import DevSet
@@ -21,7 +18,6 @@ from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import repeat_names
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.tasks import columns
-from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.source import DEV
 
 # The column of a table that `MultiLabelTask.read` reads.
@@ -59,33 +55,10 @@ class MultiLabel(Servable):
     MODEL = BertClassifier
     IS_COMPILABLE = True
     SETTINGS = {COUNT_TOKENS: False}
-    PART = parts.CLASSIFIER
 
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
         return task.text_features
-
-    @classmethod
-    def is_found(cls, checkpoint: Checkpoint) -> bool:
-        is_found = super().is_found(checkpoint)
-        return is_found and classification.is_multi_label(checkpoint)
-
-    @classmethod
-    def task_of(
-        cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
-    ) -> Any:
-        """Returns the task of a folder, as in `Classification`."""
-        return classification.task_of_classifier(
-            checkpoint,
-            text_features,
-            lambda labels: MultiLabelTask(
-                name="classifier", text_features=("text",), labels=labels
-            ),
-        )
-
-    @classmethod
-    def model_arguments(cls, task: Any) -> dict[str, Any]:
-        return {"num_labels": len(task.labels)}
 
     @property
     def row_shape(self) -> list[int] | None:

@@ -26,6 +26,7 @@ from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
 from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks import families
 from bert_tf.tasks import multi_label
 from bert_tf.tasks.classification import task as glue
 from bert_tf.tasks.multiple_choice import task as multiple_choice
@@ -33,6 +34,7 @@ from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.reranking import task as reranking
 from bert_tf.tasks.retrieval import task as retrieval
 from bert_tf.tasks.tagging import task as tagging
+from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
 _DEFAULT = ExportOptions()
@@ -49,19 +51,15 @@ KINDS: dict[str, type[Servable]] = {
     )
 }
 
-# {family in task.json: (class of the task, class that serves it)}.
-FAMILIES: dict[str, tuple[Any, Any]] = {
-    # Before the classifications, as it is one too.
-    reranking.FAMILY: (reranking.RerankingTask, Reranker),
-    glue.FAMILY: (glue.ClassificationTask, Classification),
-    multi_label.FAMILY: (multi_label.MultiLabelTask, MultiLabel),
-    tagging.FAMILY: (tagging.TaggingTask, Tagging),
-    multiple_choice.FAMILY: (
-        multiple_choice.MultipleChoiceTask,
-        MultipleChoice,
-    ),
-    retrieval.FAMILY: (retrieval.RetrievalTask, Embedding),
-    squad.FAMILY: (squad.SquadTask, QuestionAnswering),
+# {family of a task: the kind that serves it}.
+KINDS_OF_TASKS: dict[str, type[Servable]] = {
+    reranking.FAMILY: Reranker,
+    glue.FAMILY: Classification,
+    multi_label.FAMILY: MultiLabel,
+    tagging.FAMILY: Tagging,
+    multiple_choice.FAMILY: MultipleChoice,
+    retrieval.FAMILY: Embedding,
+    squad.FAMILY: QuestionAnswering,
 }
 
 
@@ -86,14 +84,17 @@ def open_folder(
     """
     kind, task = KINDS.get(options.kind or ""), None
     if kind is None:
-        kind, task = _stored_kind(model_dir, options)
+        _check_kind(options)
+        task = families.read_task(model_dir)
+        kind = None if task is None else _kind_of_task(task)
     model, weight_files = None, ()
     # A kind that needs no model takes a folder without one.
     if kind is None or kind.MODEL is not None:
         with reader.open_checkpoint(str(model_dir)) as checkpoint:
             if kind is None:
-                kind, task = _found_kind(checkpoint, options)
-                if kind is Encoder:
+                task = families.infer_task(checkpoint, options.text_features)
+                kind = _kind_of_task(task)
+                if task is None:
                     _check_is_for_an_encoder(checkpoint, options)
             options = kind.resolve(kind.with_folder(options, model_dir), task)
             model = kind.load(checkpoint, task, options)
@@ -114,22 +115,20 @@ def open_folder(
     return kind(model, preprocessor, task, options, weight_files)
 
 
-def kind_of(checkpoint: Checkpoint) -> tuple[type[Servable], Any]:
-    """Returns the kind that serves a checkpoint, and the checkpoint's task.
+def default_kind(checkpoint: Checkpoint) -> type[Servable]:
+    """Returns the kind that serves a checkpoint if no other is asked for.
 
     Args:
         checkpoint: What `reader.open_checkpoint` yielded.
 
-    Returns:
-        A subclass of `Servable`, and a `Task` or None.
-
     Raises:
-        ValueError: If it was tuned to a task that cannot be served.
+        ValueError: As in `families.find_task`.
     """
-    kind, task = _stored_kind(checkpoint.folder, _DEFAULT)
-    if kind is None:
-        return _found_kind(checkpoint, _DEFAULT)
-    return kind, task
+    return _kind_of_task(families.find_task(checkpoint))
+
+
+def _kind_of_task(task: Task | None) -> type[Servable]:
+    return Encoder if task is None else KINDS_OF_TASKS[task.family]
 
 
 def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
@@ -140,7 +139,7 @@ def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
     Args:
         names: Names of some or all outputs of one signature.
     """
-    kinds = (*KINDS.values(), *(kind for _, kind in FAMILIES.values()))
+    kinds = (*KINDS.values(), *KINDS_OF_TASKS.values())
     declared = {
         kind: {
             output.name: output.of_setting is None
@@ -152,36 +151,13 @@ def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
     return min(found, key=lambda kind: sum(declared[kind].values()))
 
 
-def _stored_kind(model_dir, options):
-    """Returns the kind and the task by task.json; None for both without one."""
+def _check_kind(options):
+    """Raises `ValueError` if there is no such kind."""
     if options.kind not in (None, options_lib.TASK):
         raise ValueError(
             f"`kind` must be one of {', '.join(options_lib.KINDS)}. "
             f"Received: kind={options.kind!r}."
         )
-    values = model_folder.read_task(model_dir)
-    if values is None:
-        return None, None
-    family = values.get("family")
-    try:
-        if not isinstance(family, str) or family not in FAMILIES:
-            raise ValueError(
-                f"`family` must be one of {', '.join(FAMILIES)}. "
-                f"Received: family={files.shortened(family)}."
-            )
-        task_class, kind = FAMILIES[family]
-        return kind, task_class.from_dict(values)
-    except ValueError as error:
-        path = f"{model_dir}/{model_folder.TASK_FILE}"
-        raise ValueError(f"{path}: {error}") from error
-
-
-def _found_kind(checkpoint, options):
-    """Returns the kind and the task of a folder that has no task.json."""
-    for _, kind in FAMILIES.values():
-        if kind.is_found(checkpoint):
-            return kind, kind.task_of(checkpoint, options.text_features)
-    return Encoder, None
 
 
 def _check_is_for_an_encoder(checkpoint, options):

@@ -13,8 +13,6 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf import files
-from bert_tf.checkpoints import parts
-from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.kinds import dev_set
@@ -103,19 +101,11 @@ class QuestionAnswering(Servable):
         Output("null_scores", "float32", "", "the same for no answer"),
     )
     MODEL = BertSpanPredictor
-    PART = parts.SPAN
     BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
 
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
         return (QUESTION, CONTEXT)
-
-    @classmethod
-    def task_of(
-        cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
-    ) -> Any:
-        """Returns run_squad's default task, for folders without task.json."""
-        return squad.SquadTask()
 
     def answer_texts(
         self, module: Any, texts: dict[str, tf.Tensor]

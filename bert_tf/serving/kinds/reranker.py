@@ -52,7 +52,6 @@ class Reranker(Servable):
     MODEL = BertClassifier
     IS_COMPILABLE = True
     SETTINGS = {COUNT_TOKENS: False}
-    PART = parts.CLASSIFIER
 
     @classmethod
     def with_folder(
@@ -66,29 +65,12 @@ class Reranker(Servable):
         return ("query", "text")
 
     @classmethod
-    def is_found(cls, checkpoint: Checkpoint) -> bool:
-        return (
-            super().is_found(checkpoint)
-            and checkpoint.num_labels == 1
-            and sentence_folder.is_cross_encoder(
-                checkpoint.folder, checkpoint.config_values
-            )
-        )
-
-    @classmethod
-    def task_of(
-        cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
-    ) -> Any:
-        """Returns the task of a CrossEncoder's folder."""
-        del checkpoint, text_features
-        return RerankingTask()
-
-    @classmethod
     def load(
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
         if task is None and (
-            cls.PART not in checkpoint.found_parts or checkpoint.num_labels != 1
+            parts.CLASSIFIER not in checkpoint.found_parts
+            or checkpoint.num_labels != 1
         ):
             raise ValueError(
                 f"{checkpoint.path}: must be a classifier of one output to be "

@@ -41,9 +41,6 @@ class Servable:
             strings and to ids.
         outputs_of_methods: {signature of a method: its `Output`s}.
         MODEL: The class of its Keras model; None without one.
-        TASK_MODEL: The class of the model that its task makes, if another.
-        PART: The part of a checkpoint that identifies this kind if there is no
-            task.json.
         SETTINGS: {name: default} of the arguments that an exporter's user can
             give.
         BOUNDS: {name: default} of the limits for a request, likewise.
@@ -67,8 +64,6 @@ class Servable:
     outputs_of_ids: tuple[Output, ...] = ()
     outputs_of_methods: dict[str, tuple[Output, ...]] = {}
     MODEL: Any = None
-    TASK_MODEL: Any = None
-    PART: str | None = None
     SETTINGS: dict[str, Any] = {}
     BOUNDS = {"max_text_bytes": 2**20}
     BOUNDS_OF_IDS: tuple[str, ...] = ()
@@ -201,15 +196,6 @@ class Servable:
         return None
 
     @classmethod
-    def is_found(cls, checkpoint: Checkpoint) -> bool:
-        """Returns whether a folder without task.json is of this kind.
-
-        Args:
-            checkpoint: What `reader.open_checkpoint` yielded.
-        """
-        return cls.PART in checkpoint.found_parts
-
-    @classmethod
     def load(
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
@@ -233,8 +219,7 @@ class Servable:
     @classmethod
     def model_arguments(cls, task: Any) -> dict[str, Any]:
         """Returns the arguments of the model's class beside the config."""
-        del task
-        return {}
+        return {} if task is None else task.model_arguments()
 
     @property
     def text_features(self) -> tuple[str, ...]:

@@ -14,8 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
-from bert_tf.checkpoints import parts
-from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.kinds import texts as texts_lib
@@ -105,7 +103,6 @@ class Tagging(Servable):
         Output("classes", "string", "tags", "the tags, in this order"),
     )
     MODEL = BertTokenClassifier
-    PART = parts.TOKEN_CLASSIFIER
     BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
     READS_COLUMNS = True
 
@@ -114,17 +111,6 @@ class Tagging(Servable):
         options = super().resolve(options, task)
         cls.check_one_text(options, "for a tagger")
         return options
-
-    @classmethod
-    def task_of(
-        cls, checkpoint: Checkpoint, text_features: tuple[str, ...]
-    ) -> Any:
-        """Returns the `TaggingTask` of a folder without task.json."""
-        return tagging.tuned_task(checkpoint.folder)
-
-    @classmethod
-    def model_arguments(cls, task: Any) -> dict[str, Any]:
-        return {"num_labels": len(task.labels)}
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return {

@@ -18,7 +18,10 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import files
+from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
@@ -106,6 +109,7 @@ class ClassificationTask(Task):
     """
 
     family = FAMILY
+    model_class = BertClassifier
 
     name: str
     kind: str = dataclasses.field(init=False)
@@ -186,6 +190,39 @@ class ClassificationTask(Task):
             )
         return task
 
+    @classmethod
+    def from_checkpoint(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...] = ()
+    ) -> Self | None:
+        problem_type = checkpoint.config_values.get("problem_type")
+        if (
+            parts.CLASSIFIER not in checkpoint.found_parts
+            or problem_type == config_json.MULTI_LABEL
+        ):
+            return None
+        path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
+        if problem_type == config_json.REGRESSION and (
+            checkpoint.num_labels != 1
+        ):
+            raise ValueError(
+                f"{path}: `problem_type` must not be 'regression' with several "
+                "outputs, which would be served as classes. "
+                f"Received: num_labels={checkpoint.num_labels}."
+            )
+        labels = checkpoint.label_names
+        is_regression = len(labels) < 2
+        with files.errors_named(f"{path}, id2label"):
+            task = cls(
+                name="classifier",
+                text_features=("text",),
+                labels=() if is_regression else labels,
+                metrics=("pearson" if is_regression else "accuracy",),
+            )
+        # Outside the block, as the caller's names are not the file's.
+        return dataclasses.replace(
+            task, text_features=text_features or task.text_features
+        )
+
     def takes_head_of(self, values: dict[str, Any]) -> bool:
         """Returns whether a head tuned to that task fits this one.
 
@@ -200,7 +237,10 @@ class ClassificationTask(Task):
         self, config: BertConfig, dtype: Any = None
     ) -> BertClassifier:
         """Returns a new `BertClassifier`."""
-        return BertClassifier(config, self.num_outputs, dtype=dtype)
+        return BertClassifier(config, **self.model_arguments(), dtype=dtype)
+
+    def model_arguments(self) -> dict[str, Any]:
+        return {"num_labels": self.num_outputs}
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         losses_B = self.example_losses(logits, labels)

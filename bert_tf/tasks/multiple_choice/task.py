@@ -57,6 +57,7 @@ class MultipleChoiceTask(Task):
     """
 
     family = FAMILY
+    model_class = BertMultipleChoice
     source = ChoiceSource
 
     num_choices: int

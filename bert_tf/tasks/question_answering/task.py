@@ -19,6 +19,8 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf import files
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
@@ -88,6 +90,7 @@ class SquadTask(Task):
     """
 
     family = FAMILY
+    model_class = BertSpanPredictor
     main_metric = "f1"
     outputs = OUTPUTS
     accuracy = None
@@ -137,6 +140,14 @@ class SquadTask(Task):
                 "Received: null_score_diff_threshold="
                 f"{files.shortened(threshold)}."
             )
+
+    @classmethod
+    def from_checkpoint(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...] = ()
+    ) -> Self | None:
+        """Returns run_squad's default task for a checkpoint of a span model."""
+        del text_features
+        return cls() if parts.SPAN in checkpoint.found_parts else None
 
     def make_model(
         self, config: BertConfig, dtype: Any = None

@@ -8,6 +8,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
+from typing import Self
 
 import keras
 import numpy as np
@@ -15,12 +16,14 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf import files
+from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import distillation
 from bert_tf.models import objectives
+from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.reranker import BertReranker
 from bert_tf.tasks.reranking import files as group_files
 from bert_tf.tasks.reranking import report
@@ -73,6 +76,8 @@ class RerankingTask(Task):
     """
 
     family = FAMILY
+    # `load` makes one, as the weights are the same as a `BertReranker`'s.
+    model_class = BertClassifier
     label_rank = 2
     accuracy = None
     source = RerankingSource
@@ -105,9 +110,27 @@ class RerankingTask(Task):
         # With "softmax", only labels say where a row has no text.
         return self.loss_name == POINTWISE
 
+    @classmethod
+    def from_checkpoint(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...] = ()
+    ) -> Self | None:
+        """Returns the default task for the folder of a CrossEncoder."""
+        del text_features
+        is_reranker = (
+            parts.CLASSIFIER in checkpoint.found_parts
+            and checkpoint.num_labels == 1
+            and sentence_folder.is_cross_encoder(
+                checkpoint.folder, checkpoint.config_values
+            )
+        )
+        return cls() if is_reranker else None
+
     def make_model(self, config: BertConfig, dtype: Any = None) -> BertReranker:
         """Returns a new `BertReranker`."""
         return BertReranker(config, dtype=dtype)
+
+    def model_arguments(self) -> dict[str, Any]:
+        return {"num_labels": 1}
 
     def takes_head_of_checkpoint(self, checkpoint: Checkpoint) -> bool:
         return sentence_folder.is_cross_encoder(

@@ -188,6 +188,7 @@ class RetrievalTask(Task):
     """
 
     family = FAMILY
+    model_class = BertSentenceEncoder
     accuracy = None
 
     loss_name: str = options.MULTIPLE_NEGATIVES

@@ -8,6 +8,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any
+from typing import Self
 
 import keras
 import numpy as np
@@ -16,6 +17,8 @@ from keras import ops
 
 from bert_tf import files
 from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
@@ -60,6 +63,7 @@ class TaggingTask(Task):
     """
 
     family = FAMILY
+    model_class = BertTokenClassifier
     label_rank = 2
     main_metric = "eval_f1"
     accuracy = "token_accuracy"
@@ -94,11 +98,35 @@ class TaggingTask(Task):
             )
         object.__setattr__(self, "labels", tuple(labels))
 
+    @classmethod
+    def from_checkpoint(
+        cls, checkpoint: Checkpoint, text_features: tuple[str, ...] = ()
+    ) -> Self | None:
+        """Returns the task whose tags are the names in config.json."""
+        del text_features
+        if parts.TOKEN_CLASSIFIER not in checkpoint.found_parts:
+            return None
+        return cls._from_label_names(checkpoint.folder)
+
+    @classmethod
+    def _from_label_names(cls, folder):
+        labels = model_folder.read_label_names(folder) or ()
+        path = f"{folder}/{model_folder.CONFIG_FILE}"
+        with files.errors_named(f"{path}, id2label"):
+            task = cls(scheme=entity_tags.BIO, labels=labels)
+        scheme = entity_tags.detect_scheme([[tag] for tag in task.labels])
+        return dataclasses.replace(task, scheme=scheme)
+
     def make_model(
         self, config: BertConfig, dtype: Any = None
     ) -> BertTokenClassifier:
         """Returns a new `BertTokenClassifier`."""
-        return BertTokenClassifier(config, len(self.labels), dtype=dtype)
+        return BertTokenClassifier(
+            config, **self.model_arguments(), dtype=dtype
+        )
+
+    def model_arguments(self) -> dict[str, Any]:
+        return {"num_labels": len(self.labels)}
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         # Any loss will do where the label is `IGNORED`: its weight is 0.
@@ -230,13 +258,4 @@ def tuned_task(folder: str) -> TaggingTask:
         ValueError: If the folder was tuned to another task, or names no tags.
     """
     task = task_folder.stored_task(folder, TaggingTask)
-    if task is not None:
-        return task
-    labels = model_folder.read_label_names(folder) or ()
-    try:
-        task = TaggingTask(scheme=entity_tags.BIO, labels=labels)
-    except ValueError as error:
-        path = f"{folder}/{model_folder.CONFIG_FILE}"
-        raise ValueError(f"{path}, id2label: {error}") from error
-    scheme = entity_tags.detect_scheme([[tag] for tag in task.labels])
-    return dataclasses.replace(task, scheme=scheme)
+    return TaggingTask._from_label_names(folder) if task is None else task
