@@ -309,7 +309,7 @@ def _make_task(config, folder, stored, sizes):
         is_scored = files.has_scores(_EVAL_FILE.value, _SCORE_COLUMN.value)
         values["metric"] = "spearman" if is_scored else "nDCG@10"
     if stored is not None:
-        stored = stored.as_started(folder)
+        stored = stored.with_checkpoint_fields(folder)
         _check_is_stored(stored, sizes)
         return dataclasses.replace(stored, **values)
     told = None

@@ -18,6 +18,7 @@ from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import sentence_folder
+from bert_tf.checkpoints import sentence_model
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.discriminator import BertDiscriminator
 from bert_tf.models.encoder import BertEncoder
@@ -155,7 +156,7 @@ def load(
         if told is not None:
             # `save` writes its prompts.
             model.sentence_vectors = told
-            RetrievalTask().load_elsewhere(
+            sentence_model.load_dense(
                 model, checkpoint.folder, may_be_new=allow_partial
             )
         return LoadedModel(model, preprocessor, _task_of(checkpoint, model))
@@ -328,18 +329,20 @@ def _vector_arguments(told, config):
 
 def _vectors_of(model, task):
     """Returns the `SentenceVectors` for a folder; None for other models."""
-    if not isinstance(model, BertSentenceEncoder):
-        return None
-    vectors = (task or RetrievalTask()).sentence_vectors(model)
-    told = getattr(model, "sentence_vectors", None)
-    if task is not None or told is None or vectors is None:
+    if task is not None:
+        return sentence_model.vectors_of(
+            model, task.query_prompt, task.passage_prompt
+        )
+    vectors = sentence_model.vectors_of(model)
+    loaded = getattr(model, "sentence_vectors", None)
+    if vectors is None or loaded is None:
         return vectors
     return dataclasses.replace(
         vectors,
-        prompts=told.prompts,
-        default_prompt_name=told.default_prompt_name,
-        include_prompt=told.include_prompt,
-        similarity=told.similarity,
+        prompts=loaded.prompts,
+        default_prompt_name=loaded.default_prompt_name,
+        include_prompt=loaded.include_prompt,
+        similarity=loaded.similarity,
     )
 
 

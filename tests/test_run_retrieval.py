@@ -239,9 +239,11 @@ def test_dense_layers_that_a_task_leaves_out_are_told(monkeypatch, caplog):
     )
     with caplog.at_level("WARNING", logger="absl"):
         monkeypatch.setattr(sentence_folder, "read_known", lambda _: vectors)
-        RetrievalTask(head="dense", dense_size=3).as_started("start")
+        RetrievalTask(head="dense", dense_size=3).with_checkpoint_fields(
+            "start"
+        )
         assert not caplog.text
-        RetrievalTask().as_started("start")
+        RetrievalTask().with_checkpoint_fields("start")
     assert "the task has head='none', not its Dense layers." in caplog.text
 
 
@@ -251,9 +253,9 @@ def test_all_numbers_of_a_vector_are_kept_if_so_told(tmp_path):
         pooling="mean", is_normalized=True, truncate_dim=3
     )
     sentence_models.save(start, cut)
-    whole = RetrievalTask(truncate_dim=0).as_started(start)
+    whole = RetrievalTask(truncate_dim=0).with_checkpoint_fields(start)
     assert whole.truncate_dim is None
-    assert RetrievalTask().as_started(start).truncate_dim == 3
+    assert RetrievalTask().with_checkpoint_fields(start).truncate_dim == 3
     config = bert_tf.load(start).model.config
     size = config.hidden_size
     assert whole.make_model(config).vector_size == size

@@ -14,7 +14,7 @@ def match(model: keras.Model) -> dict[Tensor, Any]:
     Args:
         model: A model of `bert_tf.models`, or one that holds its layers under
             their names. It has a `config`. Variables that other files hold are
-            in its `weights_elsewhere`, and left out.
+            in its `extra_weights`, and left out.
 
     Returns:
         {Tensor: variable}, in the table's order.
@@ -35,9 +35,9 @@ def match(model: keras.Model) -> dict[Tensor, Any]:
         )
     }
     matched = {}
-    elsewhere = {id(each) for each in getattr(model, "weights_elsewhere", ())}
+    extra = {id(each) for each in getattr(model, "extra_weights", ())}
     for variable in model.weights:
-        if id(variable) in elsewhere:
+        if id(variable) in extra:
             continue
         keras_name = variable.path
         # The names of the models around the encoder come first in the path.

@@ -163,7 +163,7 @@ class BertSentenceEncoder(EncoderModel):
         return self.dense_size
 
     @property
-    def weights_elsewhere(self) -> list[keras.Variable]:
+    def extra_weights(self) -> list[keras.Variable]:
         """Weights that no table of a family names; other files hold them."""
         return [] if self.dense is None else self.dense.weights
 

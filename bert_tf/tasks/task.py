@@ -19,7 +19,6 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf import files
-from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
@@ -68,12 +67,16 @@ class Task(abc.ABC):
         temperature: Divisor of the logits before they become probabilities;
             see `calibration`.
         has_temperature: Whether `temperature` may differ from 1.
+        query_prompt, passage_prompt: What stands before each query and each
+            passage.
     """
 
     family: ClassVar[str]
     # Some families make these fields.
     labels = tuple[str, ...]()
     temperature = 1.0
+    query_prompt = ""
+    passage_prompt = ""
     label_rank: ClassVar[int] = 1
     outputs: ClassVar[tuple[str, ...]] = ()
     problem_type: ClassVar[str | None] = None
@@ -217,20 +220,7 @@ class Task(abc.ABC):
         """Returns the arguments, beside the config, that its models have."""
         return {}
 
-    def sentence_vectors(
-        self, model: keras.Model
-    ) -> sentence_folder.SentenceVectors | None:
-        """Returns how a sentence model makes a text's vector, otherwise None.
-
-        The model's folder is then one that sentence-transformers reads.
-
-        Args:
-            model: From `make_model`, or from `load` of such a folder.
-        """
-        del model
-        return None
-
-    def as_started(self, folder: str) -> Self:
+    def with_checkpoint_fields(self, folder: str) -> Self:
         """Returns the task with its unset fields filled in from a checkpoint.
 
         Args:
@@ -238,22 +228,6 @@ class Task(abc.ABC):
         """
         del folder
         return self
-
-    def load_elsewhere(
-        self, model: keras.Model, folder: str, may_be_new: bool
-    ) -> None:
-        """Loads a model's `weights_elsewhere`, which have files of their own.
-
-        Args:
-            model: From `make_model`.
-            folder: The checkpoint that the other weights were loaded from.
-            may_be_new: Whether they may be missing; they then keep their
-                initial values.
-
-        Raises:
-            ValueError: If they are missing, and `may_be_new` is false.
-        """
-        del model, folder, may_be_new
 
     def check_training(
         self, source: Any, config: Any, num_replicas: int, is_compiled: bool

@@ -14,6 +14,7 @@ from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints import sentence_model
 from bert_tf.checkpoints import variables
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.tasks import class_names
@@ -52,7 +53,7 @@ def new_model(
         extend_positions=start.extend_positions,
         new_parts=heads if reason else (),
     )
-    task.load_elsewhere(model, checkpoint, may_be_new=True)
+    sentence_model.load_dense(model, checkpoint, may_be_new=True)
     if not heads:
         return model
     if reason:
@@ -131,7 +132,7 @@ def tuned_model(
             f"{checkpoint}: is not tuned to a task of the "
             f"family {task.family!r}; it has no {', '.join(missing)}."
         )
-    task.load_elsewhere(model, checkpoint, may_be_new=False)
+    sentence_model.load_dense(model, checkpoint, may_be_new=False)
     order = output_order(checkpoint, task)
     names = ", ".join(task.labels)
     if order is None and task.labels:

@@ -172,7 +172,7 @@ def run(
         folder = tuning_run.tuned_folder(config)
         task = _as_tuned(task, folder)
     if folder is not None:
-        task = task.as_started(hub.local_path(folder))
+        task = task.with_checkpoint_fields(hub.local_path(folder))
     if strategy is None:
         strategy = strategies.make_strategy()
     options: dict[str, Any] = {}

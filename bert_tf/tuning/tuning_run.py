@@ -18,6 +18,7 @@ from absl import logging
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import model_card
+from bert_tf.checkpoints import sentence_model
 from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.models.objectives import Objective
@@ -305,7 +306,7 @@ class Run:
             return
         folder = self.config.output_dir
         checkpoints.load_weights(folder, self.model)
-        self.task.load_elsewhere(self.model, folder, may_be_new=False)
+        sentence_model.load_dense(self.model, folder, may_be_new=False)
         # The answers must come from the same weights as the model.
         self.answers = self.evaluate().answers
 
@@ -436,7 +437,9 @@ class Run:
             task=self.task.to_dict(),
             label_names=self.task.labels or None,
             problem_type=self.task.problem_type,
-            vectors=self.task.sentence_vectors(self.model),
+            vectors=sentence_model.vectors_of(
+                self.model, self.task.query_prompt, self.task.passage_prompt
+            ),
             origin=self._origin() if self.config.do_train else None,
         )
         self._reporter.read_card()

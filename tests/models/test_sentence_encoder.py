@@ -93,7 +93,7 @@ def test_a_head_of_training_alone_is_left_out_afterwards():
     same = BertSentenceEncoder(CONFIG)
     same.set_weights(model.encoder.get_weights())
     np.testing.assert_array_equal(model(inputs), same(inputs))
-    assert {id(each) for each in model.weights_elsewhere} == {
+    assert {id(each) for each in model.extra_weights} == {
         id(each) for each in model.dense.weights
     }
 

@@ -19,7 +19,6 @@ from keras import ops
 
 from bert_tf import files
 from bert_tf.checkpoints import sentence_folder
-from bert_tf.checkpoints.sentence_folder import DenseLayer
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
@@ -291,37 +290,7 @@ class RetrievalTask(Task):
             model.run_in_chunks = chunks.make_runner(self.chunk_size)
         return model
 
-    def sentence_vectors(self, model: keras.Model) -> SentenceVectors:
-        dense: tuple[DenseLayer, ...] = ()
-        if model.dense is not None and not model.has_dense_in_training_only:
-            kernel, bias = map(ops.convert_to_numpy, model.dense.weights)
-            dense = (
-                DenseLayer(
-                    kernel=kernel,
-                    bias=bias,
-                    activation=sentence_folder.TANH,
-                ),
-            )
-        prompts, default = {}, None
-        if self.query_prompt or self.passage_prompt:
-            query, passage = (
-                sentence_folder.QUERY_PROMPTS[0],
-                sentence_folder.PASSAGE_PROMPTS[0],
-            )
-            prompts = {query: self.query_prompt, passage: self.passage_prompt}
-            if self.query_prompt == self.passage_prompt:
-                # All texts have the same prompt.
-                default = query
-        return SentenceVectors(
-            pooling=model.pooling,
-            is_normalized=model.is_normalized,
-            truncate_dim=model.truncate_dim,
-            dense=dense,
-            prompts=prompts,
-            default_prompt_name=default,
-        )
-
-    def as_started(self, folder: str) -> "RetrievalTask":
+    def with_checkpoint_fields(self, folder: str) -> "RetrievalTask":
         """Returns the task with the checkpoint's `truncate_dim`, if unset.
 
         Warns of other differences.
@@ -368,29 +337,6 @@ class RetrievalTask(Task):
                     folder,
                 )
         return dataclasses.replace(self, truncate_dim=size or None)
-
-    def load_elsewhere(
-        self, model: keras.Model, folder: str, may_be_new: bool
-    ) -> None:
-        if model.dense is None or model.has_dense_in_training_only:
-            return
-        told = sentence_folder.read(folder)
-        layers = () if told is None else told.dense
-        shapes = [tuple(each.shape) for each in model.dense.weights]
-        if (
-            len(layers) == 1
-            and layers[0].activation == sentence_folder.TANH
-            and layers[0].bias is not None
-            and [layers[0].kernel.shape, layers[0].bias.shape] == shapes
-        ):
-            model.dense.set_weights([layers[0].kernel, layers[0].bias])
-        elif may_be_new:
-            logging.info("%s: starting with a new dense layer.", folder)
-        else:
-            raise ValueError(
-                f"{folder}: must have one dense layer on the pooled vector, "
-                f"with tanh, a bias, and the shapes {shapes}."
-            )
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         labels = ops.cast(labels, "float32")

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import sentence_model
 from bert_tf.checkpoints import starting_point
 from bert_tf.config import BertConfig
 from bert_tf.tasks.retrieval.task import RetrievalTask
@@ -60,7 +61,7 @@ def save(folder, task):
         SPEC,
         MAX_LENGTH,
         task=task.to_dict(),
-        vectors=task.sentence_vectors(model),
+        vectors=sentence_model.vectors_of(model),
     )
     return str(folder)
 
