@@ -189,6 +189,19 @@ class BertConfig:
         """Whether pre-training has a head for pairs of sentences."""
         return self.classifier_hidden_act is None
 
+    def check_length(self, max_seq_length: int) -> None:
+        """Checks that the model has positions for such sequences.
+
+        Raises:
+            ValueError: If they are too long.
+        """
+        if max_seq_length > self.max_position_embeddings:
+            raise ValueError(
+                "`max_seq_length` must be at most the model's "
+                f"max_position_embeddings={self.max_position_embeddings}. "
+                f"Received: max_seq_length={max_seq_length}."
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields under the names of Hugging Face's `config.json`.
 

@@ -27,7 +27,6 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
-from bert_tf.serving.kinds import opening
 from bert_tf.tasks import families
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.task import Task
@@ -152,7 +151,7 @@ def load(
             max_position_embeddings=max_position_embeddings,
             **kwargs,
         )
-        opening.check_length(model, preprocessor)
+        model.config.check_length(preprocessor.max_seq_length)
         if told is not None:
             # `save` writes its prompts.
             model.sentence_vectors = told

@@ -45,3 +45,11 @@ def test_wrong_values_are_named(values, message):
 def test_unknown_size_is_named():
     with pytest.raises(ValueError, match="name='huge'"):
         BertConfig.named("huge")
+
+
+def test_sequences_that_are_too_long_are_named():
+    config = BertConfig.named("tiny", vocab_size=9, max_position_embeddings=7)
+    config.check_length(7)
+    message = "max_position_embeddings=7. Received: max_seq_length=8."
+    with pytest.raises(ValueError, match=message):
+        config.check_length(8)

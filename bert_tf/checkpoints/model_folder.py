@@ -451,12 +451,7 @@ def _check(config, vocabulary, max_seq_length):
         )
     check_padding(config, vocabulary)
     _check_length(max_seq_length)
-    if max_seq_length > config.max_position_embeddings:
-        raise ValueError(
-            "`max_seq_length` must not exceed the model's "
-            f"max_position_embeddings={config.max_position_embeddings}. "
-            f"Received: max_seq_length={max_seq_length}."
-        )
+    config.check_length(max_seq_length)
 
 
 def _check_length(max_seq_length):

@@ -61,13 +61,7 @@ class StartingPoint:
         Raises:
             ValueError: If it is longer than the model's positions.
         """
-        if max_seq_length > self.config.max_position_embeddings:
-            raise ValueError(
-                "`max_seq_length` must be at most the model's "
-                "max_position_embeddings="
-                f"{self.config.max_position_embeddings}. Received: "
-                f"max_seq_length={max_seq_length}."
-            )
+        self.config.check_length(max_seq_length)
         return Preprocessor(self.tokenizer, max_seq_length)
 
 

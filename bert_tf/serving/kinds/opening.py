@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import tensorflow as tf
 
@@ -103,7 +102,7 @@ def open_folder(
         options = kind.resolve(options, task)
     preprocessor = Preprocessor.from_folder(model_dir, options.max_seq_length)
     if model is not None:
-        check_length(model, preprocessor)
+        model.config.check_length(preprocessor.max_seq_length)
         if options.is_frozen:
             _check_size(model)
     longest = preprocessor.max_seq_length
@@ -175,17 +174,6 @@ def _check_is_for_an_encoder(checkpoint, options):
             f"kind={options.kind!r}: it has no {model_folder.TASK_FILE}, and "
             "its class tells no task. "
             f"Received: {architecture or 'no class that is known'}."
-        )
-
-
-def check_length(model: Any, preprocessor: Preprocessor) -> None:
-    """Raises `ValueError` unless the model has positions for the texts."""
-    longest = model.config.max_position_embeddings
-    if preprocessor.max_seq_length > longest:
-        raise ValueError(
-            "`max_seq_length` must not exceed the model's "
-            f"max_position_embeddings={longest}. "
-            f"Received: max_seq_length={preprocessor.max_seq_length}."
         )
 
 

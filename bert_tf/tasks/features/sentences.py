@@ -300,13 +300,7 @@ def open_embedder(
             path.rpartition("/")[2]: files.sha256(path)
             for path in checkpoint.weight_files
         }
-    longest = encoder.config.max_position_embeddings
-    if preprocessor.max_seq_length > longest:
-        raise ValueError(
-            "`max_seq_length` must not exceed the model's "
-            f"max_position_embeddings={longest}. "
-            f"Received: max_seq_length={preprocessor.max_seq_length}."
-        )
+    encoder.config.check_length(preprocessor.max_seq_length)
     return Embedder(
         encoder, preprocessor, vectors, weights_sha256, vectors.prompt()
     )
