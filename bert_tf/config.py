@@ -7,6 +7,7 @@ from typing import Any
 from typing import Self
 
 from bert_tf import files
+from bert_tf import formats
 from bert_tf import sizes
 
 # Hugging Face's names, by meaning: "gelu" is the exact erf form, "gelu_new"
@@ -18,6 +19,10 @@ _LARGEST_INT = 2**31 - 1
 _LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 # Sizes that may be 0 in some families.
 _MAY_BE_0 = ("type_vocab_size", "padding_idx")
+
+
+def _stored_if_set(default: Any) -> Any:
+    return dataclasses.field(default=default, metadata=formats.STORED_IF_SET)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,15 +101,15 @@ class BertConfig:
     type_vocab_size: int = 2
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
-    is_decoder: bool = False
-    embedding_size: int | None = None
-    num_hidden_groups: int | None = None
-    padding_idx: int | None = None
-    has_pooler: bool = True
-    classifier_hidden_act: str | None = None
-    drops_classifier_input: bool = False
-    classifier_dropout_prob: float = 0.1
-    span_dropout_prob: float = 0.0
+    is_decoder: bool = _stored_if_set(False)
+    embedding_size: int | None = _stored_if_set(None)
+    num_hidden_groups: int | None = _stored_if_set(None)
+    padding_idx: int | None = _stored_if_set(None)
+    has_pooler: bool = _stored_if_set(True)
+    classifier_hidden_act: str | None = _stored_if_set(None)
+    drops_classifier_input: bool = _stored_if_set(False)
+    classifier_dropout_prob: float = _stored_if_set(0.1)
+    span_dropout_prob: float = _stored_if_set(0.0)
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -205,15 +210,13 @@ class BertConfig:
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields under the names of Hugging Face's `config.json`.
 
-        The fields from `is_decoder` on are included only if they differ from
-        BERT's.
+        The fields that other families than BERT set, and `is_decoder`, are
+        included only if they are not the default.
         """
-        fields = {field.name: field for field in dataclasses.fields(self)}
-        later = list(fields)[list(fields).index("is_decoder") :]
         return {
-            name: value
-            for name, value in dataclasses.asdict(self).items()
-            if name not in later or value != fields[name].default
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if formats.is_stored(field, getattr(self, field.name))
         }
 
 

@@ -10,6 +10,7 @@ releases can read it. The version in a training's train/model.json holds for the
 other files of the training, too.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,20 @@ TRAINING = 4
 EXPORT = 2
 # The manifest of vectors in files.
 VECTORS = 1
+
+# Metadata of a dataclass's field that is in files only if it is not the
+# default, so that files without it are as earlier releases wrote them.
+STORED_IF_SET = {"is_stored_if_set": True}
+
+
+def is_optional(field: dataclasses.Field[Any]) -> bool:
+    """Returns whether files may lack a field."""
+    return field.metadata.get("is_stored_if_set", False)
+
+
+def is_stored(field: dataclasses.Field[Any], value: Any) -> bool:
+    """Returns whether a file has a field, given the field's value."""
+    return not is_optional(field) or value != field.default
 
 
 def stamped(values: dict[str, Any], version: int) -> dict[str, Any]:

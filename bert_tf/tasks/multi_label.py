@@ -20,6 +20,7 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
+from bert_tf.formats import STORED_IF_SET
 from bert_tf.models import distillation
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import calibration
@@ -28,7 +29,6 @@ from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
 from bert_tf.tasks import tables
 from bert_tf.tasks.source import TEST
-from bert_tf.tasks.task import STORED_IF_SET
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names

@@ -19,6 +19,7 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf import files
+from bert_tf import formats
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
@@ -31,8 +32,6 @@ from bert_tf.text.preprocessor import Preprocessor
 
 # Metadata of a field that is not in task.json.
 NOT_STORED = {"is_stored": False}
-# Metadata of a field that is in task.json only if it is not the default.
-STORED_IF_SET = {"is_stored_if_set": True}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,8 +39,9 @@ class Task(abc.ABC):
     """What a model is fine-tuned for; each family of tasks is a subclass.
 
     A subclass is a frozen dataclass. task.json holds its fields, except those
-    with `NOT_STORED` and those with `STORED_IF_SET` that have their default.
-    The constructor checks the fields; its `ValueError` names the field.
+    with `NOT_STORED`, and those with `formats.STORED_IF_SET` that have their
+    default. The constructor checks the fields, and its `ValueError` names the
+    field.
 
     Attributes:
         family: A string, the same for all tasks of the class.
@@ -118,8 +118,7 @@ class Task(abc.ABC):
         values = {
             field.name: getattr(self, field.name)
             for field in self._stored_fields()
-            if not field.metadata.get("is_stored_if_set")
-            or getattr(self, field.name) != field.default
+            if formats.is_stored(field, getattr(self, field.name))
         }
         return {"family": self.family} | {
             name: list(value) if isinstance(value, tuple) else value
@@ -609,9 +608,7 @@ def _check_stored(values, family, fields):
     Raises:
         ValueError: If the family is another, or a key is missing or unknown.
     """
-    optional = {
-        field.name for field in fields if field.metadata.get("is_stored_if_set")
-    }
+    optional = {field.name for field in fields if formats.is_optional(field)}
     keys = [field.name for field in fields if field.name not in optional]
     keys = ["family", *keys]
     # First, since another family has other keys.

@@ -24,6 +24,7 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
+from bert_tf.formats import STORED_IF_SET
 from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import calibration
@@ -35,7 +36,6 @@ from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import report
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import NOT_STORED
-from bert_tf.tasks.task import STORED_IF_SET
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names

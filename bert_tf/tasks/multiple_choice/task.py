@@ -15,6 +15,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
+from bert_tf.formats import STORED_IF_SET
 from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.tasks import calibration
@@ -24,7 +25,6 @@ from bert_tf.tasks.multiple_choice import report
 from bert_tf.tasks.multiple_choice.files import ChoiceExamples
 from bert_tf.tasks.multiple_choice.source import ChoiceSource
 from bert_tf.tasks.source import TEST
-from bert_tf.tasks.task import STORED_IF_SET
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_label_column
 

@@ -22,6 +22,7 @@ from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
+from bert_tf.formats import STORED_IF_SET
 from bert_tf.models import sentence_encoder
 from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.tasks import columns
@@ -41,7 +42,6 @@ from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.task import NOT_STORED
-from bert_tf.tasks.task import STORED_IF_SET
 from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
