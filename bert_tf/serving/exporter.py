@@ -161,13 +161,15 @@ def export(
             if options.precision != FLOAT32:
                 trained = check.trained_servable(temporary, model_dir)
             table, problem = _check(
-                trained, temporary, texts, dev_set, options.max_accuracy_loss
+                model_dir,
+                trained,
+                temporary,
+                texts,
+                dev_set,
+                options.max_accuracy_loss,
             )
             if problem:
-                raise ValueError(
-                    f"The SavedModel {problem} {model_dir} does; nothing was "
-                    f"exported.\n{table}"
-                )
+                raise ValueError(f"{problem}; nothing was exported.\n{table}")
             if options.is_jit_compiled:
                 seconds = compilation.seconds_by_shape(temporary, servable)
                 table = f"{table}\n{report.compilation_table(seconds)}"
@@ -185,11 +187,12 @@ def export(
     )
 
 
-def _check(trained, folder, texts, dev_set, max_accuracy_loss):
+def _check(model_dir, trained, folder, texts, dev_set, max_accuracy_loss):
     """Compares a SavedModel with the trained model and records the result.
 
     Returns:
-        The table of the comparison, and the problem found, "" if none.
+        The table of the comparison, and what is wrong with the SavedModel, ""
+        if nothing is.
     """
     scorer = dev_set and Scorer(dev_set)
     release, comparisons = check.compare(
@@ -203,13 +206,15 @@ def _check(trained, folder, texts, dev_set, max_accuracy_loss):
     settings["check"] = list(map(dataclasses.asdict, comparisons))
     table, problem = report.comparisons_table(release, comparisons), ""
     if not all(comparison.is_equal for comparison in comparisons):
-        problem = "does not answer as"
+        problem = f"The SavedModel does not answer as {model_dir} does"
     elif scorer:
         found = scorer.accuracy()
         settings["accuracy"] = dataclasses.asdict(found)
         table = f"{table}\n{found}"
         if found.exceeds(max_accuracy_loss):
-            problem = "scores too much less than"
+            problem = (
+                f"The SavedModel scores too much less than {model_dir} does"
+            )
     saved_model.write_settings(folder, settings)
     return table, problem
 

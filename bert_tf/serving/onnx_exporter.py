@@ -202,7 +202,7 @@ def compare(
     tolerances = dict.fromkeys(models, check.BFLOAT16_TOLERANCE)
     tolerances[FLOAT_FILE] = check.TOLERANCE
     scorer_of = dict(zip(FILES, scorers))
-    found: dict[str, list[Any]] = {name: [] for name in models}
+    found: dict[str, list[check.Difference]] = {name: [] for name in models}
     outputs = servable.outputs[signatures.IDS]
     # The logits of the ONNX models are calibrated already.
     uncalibrated = copy.copy(servable)

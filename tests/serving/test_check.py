@@ -69,31 +69,29 @@ def test_differences(answer, difference):
         expected = {"probabilities": np.array([[b"a", b"c"]], object)}
     dtype = "string" if answer.dtype == object else "float32"
     declared = {"probabilities": Output("probabilities", dtype, "classes", "")}
-    found, _, _ = check._difference(
+    found = check._difference(
         {"probabilities": answer}, expected, [(b"text",)], declared
     )
-    assert found == pytest.approx(difference, rel=0.1)
+    assert found.largest == pytest.approx(difference, rel=0.1)
 
 
 def test_differences_of_large_numbers_are_relative():
     expected = {"scores": np.array([400.0, 0.5], "float32")}
     answer = {"scores": np.array([400.004, 0.5], "float32")}
     declared = {"scores": Output("scores", "float32", "", "")}
-    found, where, _ = check._difference(
-        answer, expected, [(b"a",), (b"b",)], declared
-    )
-    assert found == pytest.approx(1e-5, rel=0.1)
-    assert where == "scores of b'a'"
+    found = check._difference(answer, expected, [(b"a",), (b"b",)], declared)
+    assert found.largest == pytest.approx(1e-5, rel=0.1)
+    assert found.where == "scores of b'a'"
 
 
 def test_an_answer_of_another_dtype_differs():
     # Equal numbers: a client that was compiled for int32 cannot read them.
     declared = {"starts": Output("starts", "int32", "", "")}
     starts = np.array([3, 5])
-    found, where, _ = check._difference(
+    found = check._difference(
         {"starts": starts}, {"starts": starts}, [(b"a",), (b"b",)], declared
     )
-    assert (found, where) == (np.inf, "starts: int64 for int32")
+    assert found[:2] == (np.inf, "starts: int64 for int32")
 
 
 @functools.cache
@@ -364,6 +362,17 @@ def test_labels_that_the_model_cannot_tell_are_counted_only():
         check.BFLOAT16_TOLERANCE,
     )
     assert found == (0.0, "labels of b''", 2, 3)
+
+
+def test_the_first_of_the_largest_differences_is_named():
+    found = [
+        check.Difference(0.0, "scores of b'a'"),
+        check.Difference(np.inf, "scores of b'b'", num_changed=1),
+        check.Difference(np.inf, "scores of b'c'", num_wrong=2, num_changed=3),
+    ]
+    whole = check.summarize("ids", found, 9, check.TOLERANCE)
+    assert (whole.max_difference, whole.worst) == (np.inf, "scores of b'b'")
+    assert (whole.num_wrong, whole.num_changed) == (2, 4)
 
 
 def test_a_tagger_that_finds_nothing_is_equal(compare):

@@ -341,7 +341,7 @@ def test_strings_that_change_in_bfloat16_are_counted():
     arguments = (answer, expected, texts, declared)
     assert check._difference(*arguments)[0] == np.inf
     found = check._difference(*arguments, is_exact=False)
-    assert found == (0.0, "labels of b'1'", 2)
+    assert found == check.Difference(0.0, "labels of b'1'", num_changed=2)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -95,6 +96,22 @@ def trained_servable(path: files.AnyPath, model_dir: files.AnyPath) -> Servable:
     return opening.open_folder(model_dir, options)
 
 
+class Difference(NamedTuple):
+    """How an answer to a batch differs from the trained model's.
+
+    Attributes:
+        largest: The largest difference; infinite if the two do not compare.
+        where: Where it is: an output, and a text or what is wrong.
+        num_wrong: How many texts have a worse answer.
+        num_changed: How many texts have another answer.
+    """
+
+    largest: float
+    where: str
+    num_wrong: int = 0
+    num_changed: int = 0
+
+
 def compare(
     path: files.AnyPath,
     servable: Servable,
@@ -128,7 +145,7 @@ def compare(
     outputs = servable.outputs
     present = saved_model.read_signatures(path).keys()
     names = sorted(present & outputs.keys())
-    found: dict[str, list[Any]] = {name: [] for name in names}
+    found: dict[str, list[Difference]] = {name: [] for name in names}
     with caller.calling(
         path,
         (
@@ -237,7 +254,7 @@ def compare_batch(
     answer: dict[str, np.ndarray],
     outputs: Sequence[Output],
     tolerance: float,
-) -> tuple[float, str, int, int]:
+) -> Difference:
     """Compares one answer; see `summarize`.
 
     Args:
@@ -246,28 +263,24 @@ def compare_batch(
         outputs: The outputs that it must have.
         tolerance: The largest difference of numbers; with `TOLERANCE`, strings
             and integers must be equal.
-
-    Returns:
-        The largest difference, where it is, the number of texts with a worse
-        answer, and the number of texts with another answer.
     """
     declared = {output.name: output for output in outputs}
     missing = sorted(declared.keys() - answer.keys())
     if missing:
-        return np.inf, f"{', '.join(missing)}: missing", 0, 0
+        return Difference(np.inf, f"{', '.join(missing)}: missing")
     expected = servable.settle_ties(batch, trained, answer, tolerance)
     is_exact = tolerance == TOLERANCE
     found = _difference(answer, expected, batch, declared, is_exact)
-    num_changed = found[-1]
+    num_changed = found.num_changed
     if expected is not trained and not is_exact:
         unsettled = _difference(answer, trained, batch, declared, is_exact)
-        num_changed = max(num_changed, unsettled[-1])
-    return *found, num_changed
+        num_changed = max(num_changed, unsettled.num_changed)
+    return found._replace(num_wrong=found.num_changed, num_changed=num_changed)
 
 
 def summarize(
     name: str,
-    found: Sequence[tuple[float, str, int, int]],
+    found: Sequence[Difference],
     num_texts: int,
     tolerance: float,
 ) -> Comparison:
@@ -279,17 +292,17 @@ def summarize(
         num_texts: The number of texts in all batches.
         tolerance: As in `compare_batch`.
     """
-    difference, worst, _, _ = max(found)
-    num_wrong = sum(wrong for _, _, wrong, _ in found)
-    if difference <= tolerance and num_wrong > MOST_CHANGED * num_texts:
+    largest, worst, *_ = max(found, key=lambda each: each.largest)
+    num_wrong = sum(each.num_wrong for each in found)
+    if largest <= tolerance and num_wrong > MOST_CHANGED * num_texts:
         wrong = files.counted(num_wrong, "text", "texts")
         worst = f"{wrong} with an answer that is not as good"
     return Comparison(
         signature=name,
         num_texts=num_texts,
-        max_difference=difference,
+        max_difference=largest,
         worst=worst,
-        num_changed=sum(changed for _, _, _, changed in found),
+        num_changed=sum(each.num_changed for each in found),
         num_wrong=num_wrong,
         tolerance=tolerance,
     )
@@ -330,7 +343,7 @@ def num_strings(path: files.AnyPath) -> int:
 
 
 def _difference(answer, expected, batch, declared, is_exact=True):
-    """Returns the largest difference, where it is, and how many texts changed.
+    """Returns the `Difference` of an answer, with `num_changed` of its texts.
 
     Args:
         answer: A signature's answer, {output: array}.
@@ -343,7 +356,7 @@ def _difference(answer, expected, batch, declared, is_exact=True):
     """
     unknown = sorted(answer.keys() - declared.keys())
     if unknown:
-        return np.inf, f"{unknown[0]}: no such output is known", 0
+        return Difference(np.inf, f"{unknown[0]}: no such output is known")
     largest, where = -1.0, ""
     is_changed = np.zeros(len(batch), bool)
     # Strings and integers first: numbers may belong to them.
@@ -352,7 +365,7 @@ def _difference(answer, expected, batch, declared, is_exact=True):
         # An empty array of strings has the dtype S.
         dtype = "string" if value.dtype.kind in "OS" else value.dtype.name
         if dtype != output.dtype:
-            return np.inf, f"{name}: {dtype} for {output.dtype}", 0
+            return Difference(np.inf, f"{name}: {dtype} for {output.dtype}")
         if LENGTH in output.axes.split():
             mask = expected[features.INPUT_MASK]
             value, wanted = (
@@ -360,7 +373,8 @@ def _difference(answer, expected, batch, declared, is_exact=True):
                 for array in (value, wanted)
             )
         if value.shape != wanted.shape:
-            return np.inf, f"{name}: {value.shape} for {wanted.shape}", 0
+            where = f"{name}: {value.shape} for {wanted.shape}"
+            return Difference(np.inf, where)
         if output.is_exact:
             differs = (value != wanted).reshape(len(batch), -1).any(axis=1)
             is_changed |= differs
@@ -379,7 +393,8 @@ def _difference(answer, expected, batch, declared, is_exact=True):
         if rows[row] > largest:
             largest = float(rows[row])
             where = f"{name} of {_shorten(batch[row])}"
-    return largest, where, 0 if is_exact else int(is_changed.sum())
+    num_changed = 0 if is_exact else int(is_changed.sum())
+    return Difference(largest, where, num_changed=num_changed)
 
 
 def _without_padding(output, values, mask):
