@@ -1,9 +1,12 @@
-"""GLUE's official scores, from the predictions for a whole evaluation set.
+"""Scores of the predictions for a whole evaluation set.
+
+They are GLUE's official ones (accuracy, F1, and the correlations of Matthews,
+Pearson and Spearman), and beside them macro-F1 and AUC.
 
 None of them is a mean over batches, so they are computed once, in NumPy and
 float64, from all predictions. Where a score is not defined (a constant
-prediction has no correlation, a set without positives no F1) it is 0, as the
-benchmark's scripts have it, not NaN.
+prediction has no correlation, a set without positives no F1) it is 0, not NaN,
+as in GLUE's scripts.
 """
 
 import numpy as np

@@ -369,7 +369,7 @@ class ClassificationTask(Task):
     def scores(
         self, logits: np.ndarray, labels: np.ndarray
     ) -> dict[str, float]:
-        """Returns the official scores of a whole evaluation set.
+        """Returns the scores in `metrics` of a whole evaluation set.
 
         Args:
             logits: float32 `[N, num_outputs]`, an array.
