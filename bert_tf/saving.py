@@ -128,7 +128,7 @@ def load(
             f"Received: config={files.shortened(kwargs['config'])}."
         )
     with reader.open_checkpoint(os.fspath(path), allow_partial) as checkpoint:
-        told = None
+        vectors = None
         if model_class is None:
             found = checkpoint.found_parts
             heads = [_MODELS[part] for part in _MODELS if part in found]
@@ -136,11 +136,11 @@ def load(
             if not heads and _has_vectors(checkpoint.folder):
                 model_class = BertSentenceEncoder
         if issubclass(model_class, BertSentenceEncoder):
-            told = sentence_folder.read(checkpoint.folder)
-        if told is not None:
-            kwargs = _vector_arguments(told, checkpoint.config) | kwargs
+            vectors = sentence_folder.read(checkpoint.folder)
+        if vectors is not None:
+            kwargs = _vector_arguments(vectors, checkpoint.config) | kwargs
             if max_seq_length is None:
-                max_seq_length = told.max_seq_length
+                max_seq_length = vectors.max_seq_length
         preprocessor = Preprocessor.from_folder(
             checkpoint.folder, max_seq_length
         )
@@ -152,9 +152,9 @@ def load(
             **kwargs,
         )
         model.config.check_length(preprocessor.max_seq_length)
-        if told is not None:
+        if vectors is not None:
             # `save` writes its prompts.
-            model.sentence_vectors = told
+            model.sentence_vectors = vectors
             sentence_model.load_dense(
                 model, checkpoint.folder, may_be_new=allow_partial
             )
@@ -297,11 +297,11 @@ def _in_order(label_names):
 
 def _has_vectors(folder):
     """Returns whether a model of ours can make a folder's vectors."""
-    told = sentence_folder.read_known(folder)
-    if told is None:
+    vectors = sentence_folder.read_known(folder)
+    if vectors is None:
         return False
-    if [layer.activation for layer in told.dense] not in _DENSE or any(
-        layer.bias is None for layer in told.dense
+    if [layer.activation for layer in vectors.dense] not in _DENSE or any(
+        layer.bias is None for layer in vectors.dense
     ):
         logging.warning(
             "%s: its Dense layers are not loaded: only one with tanh and a "
@@ -312,16 +312,17 @@ def _has_vectors(folder):
     return True
 
 
-def _vector_arguments(told, config):
+def _vector_arguments(vectors, config):
     """Returns the arguments of a `BertSentenceEncoder`."""
-    truncate_dim = told.truncate_dim
+    truncate_dim = vectors.truncate_dim
     if truncate_dim is not None and config is not None:
         # Files may keep more numbers than there are.
-        truncate_dim = told.size(config.hidden_size)
+        truncate_dim = vectors.size(config.hidden_size)
+    dense_size = vectors.dense[0].kernel.shape[1] if vectors.dense else None
     return {
-        "pooling": told.pooling,
-        "is_normalized": told.is_normalized,
-        "dense_size": (told.dense[0].kernel.shape[1] if told.dense else None),
+        "pooling": vectors.pooling,
+        "is_normalized": vectors.is_normalized,
+        "dense_size": dense_size,
         "truncate_dim": truncate_dim,
     }
 

@@ -206,7 +206,7 @@ def _read_texts(paths, progress):
         num_characters += sum(map(len, batch))
         progress(num_characters)
     if reader.bad_lines.count:
-        logging.warning("%s. Left out.", reader.bad_lines.told())
+        logging.warning("%s. Left out.", reader.bad_lines.summary())
 
 
 def _check_output_file(output_file, paths, is_wordpiece):

@@ -253,7 +253,7 @@ def _head_of(model_class):
     return None
 
 
-def tell_dropout(
+def set_dropout(
     model: keras.Model, config: BertConfig, checkpoint: reader.Checkpoint
 ) -> None:
     """Gives a model's head the dropout that a checkpoint specifies.

@@ -155,7 +155,7 @@ def make(
     labels = list(config_values.get("id2label", {}).values())
     model = {
         "Architecture": architecture,
-        **{told: getattr(config, name) for name, told in _SIZES.items()},
+        **{label: getattr(config, name) for name, label in _SIZES.items()},
         "Parameters": f"{num_parameters:,}",
         "Vocabulary": f"{config.vocab_size:,} entries, "
         + ("lower-cased" if do_lower_case else "cased"),

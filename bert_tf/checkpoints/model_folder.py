@@ -259,7 +259,7 @@ def read_card(folder: str) -> str | None:
         text = files.read_text(path, files.MAX_FOLDER_TEXT)
         if model_card.is_own(text):
             return text
-    _tell_own_card(path)
+    _log_own_card(path)
     return None
 
 
@@ -313,7 +313,7 @@ def _warn_of_card(path, reason):
 
 
 @functools.cache
-def _tell_own_card(path):
+def _log_own_card(path):
     logging.info("%s is not bert_tf's or was changed; it is kept.", path)
 
 

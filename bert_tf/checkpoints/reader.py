@@ -170,8 +170,8 @@ class Checkpoint:
         """
         if part not in parts.OF_ONE_NAME or part in self.parts:
             return True
-        is_told = self.architecture or set(parts.OF_ONE_NAME) & set(self.parts)
-        return not is_told
+        has_head = self.architecture or set(parts.OF_ONE_NAME) & set(self.parts)
+        return not has_head
 
     def read(self, tensor: Tensor, slot: str = "") -> np.ndarray:
         """Returns a tensor in the layout of its Keras variable.
@@ -245,14 +245,14 @@ def _open(path, stack):
     if sentence_files.MODULES_FILE in found:
         # If the weights are in another folder, its error says what to do.
         sentence_files.read_modules(path)
-    told = f"Found: {', '.join(sorted(found)) or 'nothing'}."
+    received = f"Found: {', '.join(sorted(found)) or 'nothing'}."
     if files.exists(path) and not files.is_folder(path):
-        told = "Received: a file."
+        received = "Received: a file."
     raise ValueError(
         f"{path}: must be a model folder with "
         f"{safetensors_folder.WEIGHTS_FILE}, a release of Google's with "
         "bert_model.ckpt.index, or the prefix of a TF1 checkpoint. "
-        f"{told}"
+        f"{received}"
     )
 
 

@@ -15,7 +15,7 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 
 # Families whose config.json has the ids of the special tokens.
-_TELL_IDS = ("albert", "roberta", "xlm-roberta")
+_CHECKED_IDS = ("albert", "roberta", "xlm-roberta")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def find(
     Raises:
         ValueError: If a file is missing, or two contradict each other.
     """
-    config, folder, told = None, None, {}
+    config, folder, config_values = None, None, {}
     if init_checkpoint is not None:
         init_checkpoint = str(init_checkpoint).rstrip("/")
         with reader.open_checkpoint(
@@ -109,7 +109,7 @@ def find(
         ) as checkpoint:
             config = checkpoint.config
             folder = checkpoint.folder
-            told = checkpoint.config_values
+            config_values = checkpoint.config_values
     if config is None and bert_config_file is None:
         raise ValueError(
             "`bert_config_file` must be given if no checkpoint has one. "
@@ -119,7 +119,7 @@ def find(
         init_checkpoint, folder, vocab_file, do_lower_case, is_trained
     )
     if vocab_file is not None:
-        _check_special_ids(init_checkpoint, told, tokenizer.vocabulary)
+        _check_special_ids(init_checkpoint, config_values, tokenizer.vocabulary)
     if bert_config_file is not None:
         config = read_config(bert_config_file, tokenizer.vocabulary)
     assert config is not None
@@ -201,22 +201,23 @@ def _find_tokenizer(
     return tokenizer
 
 
-def _check_special_ids(init_checkpoint, told, vocabulary):
+def _check_special_ids(init_checkpoint, config_values, vocabulary):
     """Checks that a tokenizer from other files has the ids of config.json.
 
     BERT's ids are not checked: in many folders they are another model's.
     """
-    if told.get("model_type") not in _TELL_IDS:
+    if config_values.get("model_type") not in _CHECKED_IDS:
         return
     for name, index in (
         ("pad_token_id", vocabulary.pad_id),
         ("bos_token_id", vocabulary.cls_id),
         ("eos_token_id", vocabulary.sep_id),
     ):
-        if told.get(name) not in (None, index):
+        stored = config_values.get(name)
+        if stored not in (None, index):
             raise ValueError(
                 f"`vocab_file` must hold the tokenizer of {init_checkpoint}, "
-                f"whose config.json says {name}={files.shortened(told[name])}. "
+                f"whose config.json says {name}={files.shortened(stored)}. "
                 f"Received: vocab_file={vocabulary.path}, with {index}."
             )
 

@@ -231,7 +231,9 @@ class Choices(Shown):
 
         @tf.function(autograph=False, input_signature=[_STRINGS] * 2)
         def are_cut(contexts, choices):
-            return servable.preprocessor.encode_and_tell((contexts, choices))[1]
+            return servable.preprocessor.encode_with_is_cut(
+                (contexts, choices)
+            )[1]
 
         self._are_cut = are_cut
 

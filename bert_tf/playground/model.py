@@ -87,7 +87,7 @@ class PlaygroundModel:
             autograph=False, input_signature=[tf.TensorSpec([None], tf.string)]
         )
         def encode_masked(texts):
-            inputs, is_cut = fill_mask.encode_and_tell(
+            inputs, is_cut = fill_mask.encode_with_is_cut(
                 texts, self._preprocessor
             )
             return packing.trim_padding(inputs), is_cut

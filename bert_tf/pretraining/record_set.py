@@ -94,7 +94,7 @@ def total(results: Iterable[dict]) -> dict:
         numbers = dict(result)
         places += numbers.pop("bad_places", [])
         sums.update(numbers)
-    return dict(sums) | {"bad_places": sorted(places)[: bad_lines.NUM_TOLD]}
+    return dict(sums) | {"bad_places": sorted(places)[: bad_lines.NUM_REPORTED]}
 
 
 def check_parts(parts: dict, plan: Plan) -> None:
@@ -111,12 +111,14 @@ def check_parts(parts: dict, plan: Plan) -> None:
     # Parts of the previous release lack this count: they left out no line.
     num_bad = parts.get("bad_lines", 0)
     if num_bad:
-        told = bad_lines.tell(num_bad, parts["bad_places"], plan.source.place)
+        summary = bad_lines.summarize(
+            num_bad, parts["bad_places"], plan.source.place
+        )
         if num_bad > plan.max_bad_lines:
             raise bad_lines.BadTextError(
-                bad_lines.refusal(told, plan.max_bad_lines)
+                bad_lines.refusal(summary, plan.max_bad_lines)
             )
-        _logger.warning("%s. Left out.", told)
+        _logger.warning("%s. Left out.", summary)
     if not parts["tokens"]:
         raise ValueError(
             "There is no sentence in the input: "

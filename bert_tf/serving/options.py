@@ -90,12 +90,12 @@ CHECKS = {
     "text_features": _NAMES,
 }
 # {type of a setting's default: the check of its values}
-_OF_DEFAULTS = {str: _STRING, bool: _BOOL, int: _INTEGER}
+_CHECKS_OF_TYPES = {str: _STRING, bool: _BOOL, int: _INTEGER}
 
 
 def check_setting(name: str, value: Any, default: Any) -> None:
     """Raises `ValueError` unless a setting is of the type of its default."""
-    _check(name, value, _OF_DEFAULTS[type(default)])
+    _check(name, value, _CHECKS_OF_TYPES[type(default)])
 
 
 def _check(name, value, check):

@@ -173,7 +173,7 @@ def section(
     before: Reliability,
     after: Reliability,
     temperature: float,
-    told: str,
+    origin: str,
     has_sigmoids: bool,
 ) -> tuple[str, str]:
     """Returns a report's section on calibration, (heading, Markdown).
@@ -182,7 +182,8 @@ def section(
         before: The `Reliability` at temperature 1.
         after: The `Reliability` at the model's temperature.
         temperature: The model's temperature.
-        told: A sentence on where it comes from, or why it could not be fitted.
+        origin: A sentence on where it comes from, or why it could not be
+            fitted.
         has_sigmoids: Whether the labels are `[N, K]`.
     """
     numbers = tables.table(
@@ -223,7 +224,7 @@ def section(
         else "The probability is that of the likeliest class."
     )
     text = (
-        f"{told} Probabilities are calibrated where their mean is the share "
+        f"{origin} Probabilities are calibrated where their mean is the share "
         f"that {share}. {of_what}"
     )
     return "Calibration", "\n\n".join(

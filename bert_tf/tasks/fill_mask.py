@@ -76,10 +76,10 @@ def encode(
     Returns:
         Dictionary of int32 `[B, max_seq_length]`.
     """
-    return encode_and_tell(texts, preprocessor)[0]
+    return encode_with_is_cut(texts, preprocessor)[0]
 
 
-def encode_and_tell(
+def encode_with_is_cut(
     texts: tf.Tensor, preprocessor: Preprocessor
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     """Returns `encode`'s inputs, and which texts were cut: bool `[B]`."""

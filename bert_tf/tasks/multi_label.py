@@ -279,8 +279,8 @@ class MultiLabelTask(Task):
         lines = ["\t".join(map(str, row)) for row in (self.labels, *rows)]
         path = os.path.join(output_dir, f"{split}_results.tsv")
         files.write_text(path, "\n".join(lines) + "\n")
-        told = files.counted(len(rows), "prediction", "predictions")
-        return f"{told} in {path}"
+        counted = files.counted(len(rows), "prediction", "predictions")
+        return f"{counted} in {path}"
 
     def _names(self, is_label):
         return ", ".join(np.array(self.labels)[is_label])

@@ -83,7 +83,7 @@ class Source(abc.ABC):
     ) -> tf.data.Dataset:
         """Returns the training batches; see `BatchSource`."""
         rows = self._rows(self.lengths if self.window_batches else None)
-        return self._made(
+        return self._map_to_inputs(
             rows.training_batches(batch_size, start_example, context)
         )
 
@@ -91,7 +91,9 @@ class Source(abc.ABC):
         self, batch_size: int, context: Context = None
     ) -> tf.data.Dataset:
         """Returns the evaluation batches; see `BatchSource`."""
-        return self._made(self._rows().evaluation_batches(batch_size, context))
+        return self._map_to_inputs(
+            self._rows().evaluation_batches(batch_size, context)
+        )
 
     def _trim(self, inputs):
         """Cuts model inputs `[B, max_seq_length]` to `[B, L]`."""
@@ -123,7 +125,7 @@ class Source(abc.ABC):
 
         return make_inputs
 
-    def _made(self, batches):
+    def _map_to_inputs(self, batches):
         # TensorFlow autotunes a pipeline in a thread that sleeps for up to a
         # minute, and the end of a distributed iterator waits for that thread.
         # Without it there are as many parallel calls as cores.

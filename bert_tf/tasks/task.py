@@ -61,9 +61,9 @@ class Task(abc.ABC):
             outputs does not imply it; see `checkpoints.save`.
         report_scores: The results that a report lists, where its sections
             cover the others; None for all.
-        source: The class of the sources of its examples.
+        source_class: The class of the sources of its examples.
         model_class: The class of its models.
-        is_teachable: Whether a student can learn it from a teacher.
+        can_be_distilled: Whether a student can learn it from a teacher.
         temperature: Divisor of the logits before they become probabilities;
             see `calibration`.
         has_temperature: Whether `temperature` may differ from 1.
@@ -81,11 +81,11 @@ class Task(abc.ABC):
     outputs: ClassVar[tuple[str, ...]] = ()
     problem_type: ClassVar[str | None] = None
     report_scores: ClassVar[tuple[str, ...] | None] = None
-    source: ClassVar[type] = TextSource
+    source_class: ClassVar[type] = TextSource
     model_class: ClassVar[type[keras.Model]] = keras.Model
 
     @property
-    def is_teachable(self) -> bool:
+    def can_be_distilled(self) -> bool:
         return True
 
     @property
@@ -431,12 +431,12 @@ class Task(abc.ABC):
         """
         arguments = self.source_arguments(preprocessor) | options
         return {
-            split: self.source(examples=examples[split], **arguments)
+            split: self.source_class(examples=examples[split], **arguments)
             for split in examples
         }
 
     def source_arguments(self, preprocessor: Preprocessor) -> dict[str, Any]:
-        """Returns the arguments of `source`, besides the options."""
+        """Returns the arguments of `source_class`, besides the options."""
         return {"preprocessor": preprocessor}
 
     def prediction_model(

@@ -44,7 +44,7 @@ def new_model(
     heads = {tensor.part for tensor in variables.match(model)}
     heads -= {parts.ENCODER, parts.POOLER}
     with reader.open_checkpoint(checkpoint, start.allow_partial) as opened:
-        loading.tell_dropout(model, start.config, opened)
+        loading.set_dropout(model, start.config, opened)
         reason = heads and _why_no_head(opened, task, model, heads)
     loading.load_weights(
         checkpoint,
@@ -122,7 +122,7 @@ def tuned_model(
     checkpoint = hub.local_path(start.init_checkpoint)
     model = task.make_model(start.config, dtype)
     with reader.open_checkpoint(checkpoint, start.allow_partial) as opened:
-        loading.tell_dropout(model, start.config, opened)
+        loading.set_dropout(model, start.config, opened)
     coverage = loading.load_weights(
         checkpoint, model, allow_partial=start.allow_partial
     )

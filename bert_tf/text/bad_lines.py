@@ -7,7 +7,7 @@ from typing import Any
 # Function of a place; returns it in words, e.g. a file and a line.
 Where = Callable[..., str]
 # How many of the lines that are left out are reported.
-NUM_TOLD = 3
+NUM_REPORTED = 3
 
 
 class BadTextError(ValueError):
@@ -24,7 +24,7 @@ class BadLines:
 
     Attributes:
         count: How many lines were left out so far.
-        places: What `add` got for the first `NUM_TOLD` of them, as lists.
+        places: What `add` got for the first `NUM_REPORTED` of them, as lists.
     """
 
     def __init__(self, max_bad_lines: int, where: Where) -> None:
@@ -40,16 +40,16 @@ class BadLines:
             BadTextError: If it is one too many.
         """
         self.count += 1
-        if len(self.places) < NUM_TOLD:
+        if len(self.places) < NUM_REPORTED:
             self.places.append([*place, reason])
         if self.count > self._most:
             raise BadTextError(
                 refusal(f"{self._where(*place)}: {reason}", self._most)
             )
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Returns in words how many lines were left out, and the first ones."""
-        return tell(self.count, self.places, self._where)
+        return summarize(self.count, self.places, self._where)
 
 
 def not_utf_8(error: UnicodeDecodeError) -> str:
@@ -65,7 +65,7 @@ def refusal(what: str, max_bad_lines: int) -> str:
     )
 
 
-def tell(count: int, places: Sequence[Sequence[Any]], where: Where) -> str:
+def summarize(count: int, places: Sequence[Sequence[Any]], where: Where) -> str:
     """Returns in words how many lines were left out, and the first ones."""
     first = "; ".join(f"{where(*place)}: {reason}" for *place, reason in places)
     if count == 1:

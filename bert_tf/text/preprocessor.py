@@ -104,9 +104,9 @@ class Preprocessor(tf.Module):
             )
 
     def __call__(self, texts):
-        return self.encode_and_tell(texts)[0]
+        return self.encode_with_is_cut(texts)[0]
 
-    def encode_and_tell(
+    def encode_with_is_cut(
         self, texts: Any
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Returns what a call does, and whether texts were cut.

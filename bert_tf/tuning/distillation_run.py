@@ -180,14 +180,14 @@ class DistillationRun(tuning_run.Run):
 
 def _check_teaching(teaching, task, config):
     """Raises `ValueError` if the student cannot learn this task so."""
-    if not task.is_teachable:
+    if not task.can_be_distilled:
         raise ValueError(
             "The teacher must be of another task: a student learns neither "
             "vectors of texts nor rerankings with the loss softmax. "
             f"Received: a teacher of {task.family!r}."
         )
     exempt: tuple[str, ...] = (lesson_lib.LABELS,)
-    if issubclass(task.source, TextSource):
+    if issubclass(task.source_class, TextSource):
         exempt = (lesson_lib.SOFT_TARGETS, lesson_lib.LABELS)
     teaching.check_tokenizers(exempt)
     teaching.check_rematerialized(config.rematerialize)

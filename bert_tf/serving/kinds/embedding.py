@@ -84,21 +84,21 @@ class Embedding(Servable):
     def __init__(self, *arguments: Any, **others: Any) -> None:
         super().__init__(*arguments, **others)
         # What `load` found in the folder.
-        told = getattr(self.model, "sentence_vectors", None)
-        self.dense = told.dense if told else ()
-        self.truncate_dim = told.truncate_dim if told else None
+        stored = getattr(self.model, "sentence_vectors", None)
+        self.dense = stored.dense if stored else ()
+        self.truncate_dim = stored.truncate_dim if stored else None
         self.num_left_out = 0
         number = sentences.num_prompt_tokens(
             self.options.settings[_PROMPT], self.preprocessor
         )
-        if told and not told.include_prompt:
+        if stored and not stored.include_prompt:
             self.num_left_out = number
 
     @classmethod
     def with_folder(
         cls, options: ExportOptions, model_dir: files.AnyPath
     ) -> ExportOptions:
-        told = sentence_folder.read(model_dir)
+        stored = sentence_folder.read(model_dir)
         settings = dict(options.settings)
         name = settings.pop(_PROMPT_NAME, None)
         if name is not None:
@@ -109,7 +109,7 @@ class Embedding(Servable):
                 f"Received: {_PROMPT}={settings[_PROMPT]!r}, "
                 f"{_PROMPT_NAME}={name!r}."
             )
-        if told is None:
+        if stored is None:
             if name is not None:
                 raise ValueError(
                     f"`{_PROMPT_NAME}` must be given with a folder that has "
@@ -118,9 +118,9 @@ class Embedding(Servable):
                 )
             return options
         with files.errors_named(model_dir):
-            prompt = told.prompt(name)
-            told.check_normalized(settings.get("normalize"))
-        own = [each for each, text in told.prompts.items() if text]
+            prompt = stored.prompt(name)
+            stored.check_normalized(settings.get("normalize"))
+        own = [each for each, text in stored.prompts.items() if text]
         if own and not prompt and name is None and _PROMPT not in settings:
             logging.warning(
                 "%s: no prompt is put before the texts: the folder has %s, but "
@@ -130,22 +130,22 @@ class Embedding(Servable):
                 _PROMPT_NAME,
                 _PROMPT,
             )
-        embedding = settings.get("embedding", told.pooling)
-        if told.dense and embedding != told.pooling:
+        embedding = settings.get("embedding", stored.pooling)
+        if stored.dense and embedding != stored.pooling:
             raise ValueError(
-                f"{model_dir}: `embedding` must be {told.pooling!r}, which the "
-                "folder's Dense layers were trained for. "
+                f"{model_dir}: `embedding` must be {stored.pooling!r}, which "
+                "the folder's Dense layers were trained for. "
                 f"Received: embedding={embedding!r}."
             )
         return dataclasses.replace(
             options,
             settings={
                 "embedding": embedding,
-                "normalize": told.is_normalized,
+                "normalize": stored.is_normalized,
                 _PROMPT: prompt,
                 **settings,
             },
-            max_seq_length=options.max_seq_length or told.max_seq_length,
+            max_seq_length=options.max_seq_length or stored.max_seq_length,
         )
 
     @classmethod

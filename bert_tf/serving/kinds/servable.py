@@ -411,7 +411,7 @@ class Servable:
     def _encode_and_count(self, columns):
         """Returns the model inputs of strings, and the outputs `COUNTED`."""
         kept, are_long = zip(*map(self.cut, columns))
-        inputs, is_cut = self.preprocessor.encode_and_tell(
+        inputs, is_cut = self.preprocessor.encode_with_is_cut(
             self.complete(_one_or_all(list(kept)))
         )
         for is_long in are_long:

@@ -141,8 +141,8 @@ class Tagging(Servable):
     def _read_columns(self, path, tag_column):
         """Returns a column file's `TaggingExamples`; None for other files."""
         token_column = self.options.token_column
-        is_told = token_column is not None or tag_column is not None
-        if not is_told and not tagging_files.is_column_file(path):
+        is_column_named = token_column is not None or tag_column is not None
+        if not is_column_named and not tagging_files.is_column_file(path):
             return None
         return tagging_files.read_columns(
             path,

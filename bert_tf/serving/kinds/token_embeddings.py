@@ -172,7 +172,7 @@ class TokenEmbeddings(Servable):
         self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]
     ) -> dict[str, np.ndarray]:
         strings, is_long = self.cut(tf.constant([text for (text,) in texts]))
-        _, is_cut = self.preprocessor.encode_and_tell(strings)
+        _, is_cut = self.preprocessor.encode_with_is_cut(strings)
         _, offsets = self.preprocessor.tokenizer.tokenize_with_offsets(strings)
         answers = self.decode_rows(
             inputs, self.call_model(inputs, training=False)

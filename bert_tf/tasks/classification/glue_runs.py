@@ -38,7 +38,7 @@ def finish(
     files.write_text(
         os.path.join(folder, _RUN_FILE), json.dumps(values, indent=1) + "\n"
     )
-    _let_go(folder, values)
+    _remove_state(folder, values)
     return results
 
 
@@ -69,11 +69,11 @@ def finished_results(
             f"{path}: that run had other flags: {' '.join(differences)}. Give "
             "another --output_dir, or delete the run's folder."
         )
-    _let_go(folder, found)
+    _remove_state(folder, found)
     return found["results"]
 
 
-def _let_go(folder, values):
+def _remove_state(folder, values):
     state = os.path.join(folder, checkpointing.FOLDER)
     # Releases that wrote no such key removed the state before run.json.
     if not values.get("keeps_state", True) and files.exists(state):

@@ -336,8 +336,8 @@ class ClassificationTask(Task):
         lines = ("\t".join(map(str, row)) + "\n" for row in rows)
         path = os.path.join(output_dir, f"{split}_results.tsv")
         files.write_text(path, "".join(lines))
-        told = files.counted(len(rows), "prediction", "predictions")
-        return f"{told} in {path}"
+        counted = files.counted(len(rows), "prediction", "predictions")
+        return f"{counted} in {path}"
 
     def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.

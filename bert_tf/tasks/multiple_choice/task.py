@@ -58,7 +58,7 @@ class MultipleChoiceTask(Task):
 
     family = FAMILY
     model_class = BertMultipleChoice
-    source = ChoiceSource
+    source_class = ChoiceSource
 
     num_choices: int
     temperature: float = dataclasses.field(default=1.0, metadata=STORED_IF_SET)

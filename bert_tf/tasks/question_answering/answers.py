@@ -42,7 +42,7 @@ _MOST_WINDOWS = 64
 # spans may be many and long, so only the chosen ones become strings.
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = pow(_BASE, -1, 2**64)
-_OF_ROW = 0xC2B2AE3D27D4EB4F
+_ROW_FACTOR = 0xC2B2AE3D27D4EB4F
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -479,7 +479,7 @@ def _keys_of_texts(windows, row, first, last):
     key = tf.gather(sums, limit) - tf.gather(sums, start)
     # Divide out the text's position.
     key *= tf.pow(_int64(_INVERSE), start)
-    return key + _int64(_OF_ROW) * tf.cast(row, tf.int64)
+    return key + _int64(_ROW_FACTOR) * tf.cast(row, tf.int64)
 
 
 def _first_of_rows(task, chosen, row, is_null, num_rows):

@@ -95,7 +95,7 @@ class SquadTask(Task):
     outputs = OUTPUTS
     accuracy = None
     report_scores = report.SCORES
-    source = WindowSource
+    source_class = WindowSource
 
     version_2_with_negative: bool = False
     doc_stride: int = 128

@@ -80,7 +80,7 @@ class RerankingTask(Task):
     model_class = BertClassifier
     label_rank = 2
     accuracy = None
-    source = RerankingSource
+    source_class = RerankingSource
 
     loss_name: str = POINTWISE
     num_negatives: int = NUM_NEGATIVES
@@ -106,7 +106,7 @@ class RerankingTask(Task):
         return f"eval_{_SCORES[0]}"
 
     @property
-    def is_teachable(self) -> bool:
+    def can_be_distilled(self) -> bool:
         # With "softmax", only labels say where a row has no text.
         return self.loss_name == POINTWISE
 

@@ -72,7 +72,7 @@ class GroupSource(Source):
         rows = _DistinctRows(
             arrays=self.arrays, seed=self.seed, batch_size=batch_size
         )
-        return self._made(
+        return self._map_to_inputs(
             rows.training_batches(batch_size, start_example, context)
         )
 

@@ -252,7 +252,7 @@ class RetrievalTask(Task):
         return f"eval_{self.metric}"
 
     @property
-    def is_teachable(self) -> bool:
+    def can_be_distilled(self) -> bool:
         # The outputs are vectors of queries and passages, not logits.
         return False
 

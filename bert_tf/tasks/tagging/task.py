@@ -68,7 +68,7 @@ class TaggingTask(Task):
     main_metric = "eval_f1"
     accuracy = "token_accuracy"
     report_scores = report.SCORES
-    source = TaggingSource
+    source_class = TaggingSource
 
     scheme: str
     # A required field, unlike the base's default.

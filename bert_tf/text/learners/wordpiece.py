@@ -104,7 +104,7 @@ def read_lines(
             if progress:
                 progress(num_bytes)
     if bad.count:
-        _logger.warning("%s. Left out.", bad.told())
+        _logger.warning("%s. Left out.", bad.summary())
 
 
 def count_texts(
