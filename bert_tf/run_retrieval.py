@@ -312,22 +312,44 @@ def _make_task(config, folder, stored, sizes):
         stored = stored.with_checkpoint_fields(folder)
         _check_is_stored(stored, sizes)
         return dataclasses.replace(stored, **values)
-    told = None
     if folder is None and config.init_checkpoint is not None:
         from bert_tf.checkpoints import hub
 
         folder = hub.local_path(config.init_checkpoint)
-    if folder is not None:
-        told = sentence_folder.read(folder)
-    # The task has defaults for what is None.
+    vectors = None if folder is None else sentence_folder.read(folder)
+    task = RetrievalTask(
+        loss_name=_LOSS.value,
+        scale=_SCALE.value,
+        margin=_MARGIN.value,
+        is_symmetric=_SYMMETRIC.value,
+        hard_negative_weight=_HARD_NEGATIVE_WEIGHT.value,
+        matryoshka_sizes=sizes,
+        truncate_dim=_TRUNCATE_DIM.value,
+        chunk_size=_CHUNK_SIZE.value,
+        **_vector_fields(folder, vectors),
+        **values,
+    )
+    return task.with_truncate_dim_of(folder, vectors)
+
+
+def _vector_fields(folder, vectors):
+    """Returns the task's fields on how vectors are made, by name.
+
+    A flag overrides the checkpoint. A field that neither sets is None, for
+    which the task has a default.
+
+    Args:
+        folder: The checkpoint's folder, or None.
+        vectors: Its `SentenceVectors`, or None.
+    """
     pooling = is_normalized = head = dense_size = None
     prompts = ["", ""]
-    if told is not None:
-        pooling, is_normalized = told.pooling, told.is_normalized
-        prompts = [told.query_prompt, told.passage_prompt]
-        if told.dense:
+    if vectors is not None:
+        pooling, is_normalized = vectors.pooling, vectors.is_normalized
+        prompts = [vectors.query_prompt, vectors.passage_prompt]
+        if vectors.dense:
             head = options.DENSE
-            dense_size = told.dense[-1].kernel.shape[1]
+            dense_size = vectors.dense[-1].kernel.shape[1]
     if _HEAD.value is not None:
         head = _HEAD.value
     if head == options.NO_HEAD:
@@ -338,33 +360,23 @@ def _make_task(config, folder, stored, sizes):
         default if flag.value is None else flag.value
         for flag, default in zip((_QUERY_PROMPT, _PASSAGE_PROMPT), prompts)
     ]
-    if told is not None and not told.include_prompt and any(prompts):
+    if vectors is not None and not vectors.include_prompt and any(prompts):
         raise ValueError(
             f"{folder}: its prompts are left out of the pooling "
             "(include_prompt: false), which is not done here. --query_prompt "
             "and --passage_prompt must be empty. "
             f"Received: {', '.join(map(repr, prompts))}."
         )
-    if told is not None and told.dense and _HEAD.value is None:
-        _check_is_trained(folder, told.dense)
-    task = RetrievalTask(
-        loss_name=_LOSS.value,
-        pooling=_POOLING.value or pooling,
-        is_normalized=is_normalized,
-        head=head,
-        dense_size=_DENSE_SIZE.value or dense_size,
-        scale=_SCALE.value,
-        margin=_MARGIN.value,
-        is_symmetric=_SYMMETRIC.value,
-        hard_negative_weight=_HARD_NEGATIVE_WEIGHT.value,
-        matryoshka_sizes=sizes,
-        truncate_dim=_TRUNCATE_DIM.value,
-        query_prompt=prompts[0],
-        passage_prompt=prompts[1],
-        chunk_size=_CHUNK_SIZE.value,
-        **values,
-    )
-    return task.cut_as(folder, told)
+    if vectors is not None and vectors.dense and _HEAD.value is None:
+        _check_is_trained(folder, vectors.dense)
+    return {
+        "pooling": _POOLING.value or pooling,
+        "is_normalized": is_normalized,
+        "head": head,
+        "dense_size": _DENSE_SIZE.value or dense_size,
+        "query_prompt": prompts[0],
+        "passage_prompt": prompts[1],
+    }
 
 
 if __name__ == "__main__":

@@ -335,7 +335,7 @@ class _DistinctRows(array_source.ArraySource):
         def rows_of_epoch(epoch):
             order = batching.shuffled(self.num_examples, (self.seed, epoch))
             rows = tf.numpy_function(
-                lambda *told: self._distinct(*told)[0],
+                lambda *values: self._distinct(*values)[0],
                 [order, epoch],
                 tf.int32,
                 stateful=False,

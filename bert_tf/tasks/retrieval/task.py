@@ -295,16 +295,16 @@ class RetrievalTask(Task):
 
         Warns of other differences.
         """
-        told = sentence_folder.read_known(folder)
-        if told is None:
+        vectors = sentence_folder.read_known(folder)
+        if vectors is None:
             return self
         differences = [
             f"{field}={wanted!r}, not {found!r}"
             for field in _OF_VECTORS
-            if (found := getattr(told, field))
+            if (found := getattr(vectors, field))
             != (wanted := getattr(self, field))
         ]
-        if told.dense and self.head != options.DENSE:
+        if vectors.dense and self.head != options.DENSE:
             differences.append(f"head={self.head!r}, not its Dense layers")
         if differences:
             logging.warning(
@@ -313,10 +313,10 @@ class RetrievalTask(Task):
                 folder,
                 "; ".join(differences),
             )
-        return self.cut_as(folder, told)
+        return self.with_truncate_dim_of(folder, vectors)
 
-    def cut_as(
-        self, folder: str | None, told: SentenceVectors | None
+    def with_truncate_dim_of(
+        self, folder: str | None, vectors: SentenceVectors | None
     ) -> "RetrievalTask":
         """Returns the task with a checkpoint's `truncate_dim`, if unset.
 
@@ -324,11 +324,11 @@ class RetrievalTask(Task):
 
         Args:
             folder: The checkpoint, or None.
-            told: The checkpoint's settings of vectors, or None.
+            vectors: The checkpoint's settings of vectors, or None.
         """
         size = self.truncate_dim
-        if size is None and told is not None:
-            size = told.truncate_dim
+        if size is None and vectors is not None:
+            size = vectors.truncate_dim
             if size is not None:
                 logging.info(
                     "Vectors are truncated to %d numbers, as in %s. The loss "
@@ -502,10 +502,12 @@ class RetrievalTask(Task):
                     "sorting would change the batches."
                 )
             if source.num_examples < batch_size:
-                told = files.counted(source.num_examples, "example", "examples")
+                count = files.counted(
+                    source.num_examples, "example", "examples"
+                )
                 raise ValueError(
                     "The training examples must make one batch or more. "
-                    f"Received: {told}, train_batch_size={batch_size}."
+                    f"Received: {count}, train_batch_size={batch_size}."
                 )
             source.check_distinct(batch_size, config.num_train_epochs)
 
@@ -579,8 +581,8 @@ class RetrievalTask(Task):
         else:
             lines = ["cosine", *map(str, answers)]
         files.write_text(path, "\n".join(lines) + "\n")
-        told = files.counted(len(lines) - 1, "prediction", "predictions")
-        return f"{told} in {path}"
+        count = files.counted(len(lines) - 1, "prediction", "predictions")
+        return f"{count} in {path}"
 
     @property
     def _has_distinct_texts(self):
