@@ -164,9 +164,10 @@ _METRIC = flags.DEFINE_string(
 )
 
 # (flag, losses that it applies to).
-_LOSSES = (
+_FLAGS_OF_LOSSES = (
     (_SCALE, options.IN_BATCH),
     (_MARGIN, (options.TRIPLET,)),
+    (_SYMMETRIC, (options.MULTIPLE_NEGATIVES,)),
     (_HARD_NEGATIVE_WEIGHT, (options.MULTIPLE_NEGATIVES,)),
 )
 # (flag, field of the task), for what the folder of a tuned model holds.
@@ -218,7 +219,7 @@ def _check_flags(config):
     for flag in (_CORPUS_FILE, _METRIC):
         if flag.value and not config.do_eval:
             raise ValueError(f"--{flag.name} must be given with --do_eval.")
-    for flag, losses in _LOSSES:
+    for flag, losses in _FLAGS_OF_LOSSES:
         if config.do_train and flag.present and _LOSS.value not in losses:
             raise ValueError(
                 f"--{flag.name} must be given with --loss={', '.join(losses)}. "

@@ -203,19 +203,19 @@ def test_vectors_stay_cut(tmp_path, run_program, caplog):
     loaded = bert_tf.load(output)
     assert loaded.task.truncate_dim == loaded.model.truncate_dim == 3
     # From Python, too; pooling and so on are the task's.
-    with caplog.at_level("WARNING", logger="absl"):
-        tuned = tuning.run(
-            RetrievalTask(pooling="max"),
-            dev=dev,
-            start=start,
-            output_dir=tmp_path / "python",
-            max_seq_length=9,
-        )
+    tuned = tuning.run(
+        RetrievalTask(pooling="max"),
+        dev=dev,
+        start=start,
+        output_dir=tmp_path / "python",
+        max_seq_length=9,
+    )
     assert tuned.model.vector_size == 3
     assert (
         "start: vectors are not made as the checkpoint says: the task has "
         "pooling='max', not 'mean'."
     ) in caplog.text
+    assert "Vectors are truncated to 3 numbers, as in" in caplog.text
     # Saved, the task has the size of its model.
     task = RetrievalTask(query_prompt="a ")
     bert_tf.save(tmp_path / "saved", loaded.model, loaded.preprocessor, task)
@@ -274,6 +274,10 @@ def test_bad_flags_are_told_at_once(tmp_path, run_program):
     for flag, message in (
         ("--scale=20", "one.tsv: there must be two columns of texts"),
         ("--margin=1", "--margin must be given with --loss=triplet"),
+        (
+            "--loss=cosent --symmetric",
+            "--symmetric must be given with --loss=multiple_negatives",
+        ),
         ("--max_score=5", "--max_score must be given with --do_train and --lo"),
         ("--score_column=a", "--score_column must be given with --do_train"),
         ("--metric=MAP", "--metric must be given with --do_eval"),
@@ -284,7 +288,7 @@ def test_bad_flags_are_told_at_once(tmp_path, run_program):
             f"--train_file={path}",
             f"--output_dir={tmp_path / 'output'}",
             "--do_train",
-            flag,
+            *flag.split(),
             check=False,
         )
         assert refused.returncode == 1

@@ -24,6 +24,7 @@ from bert_tf.config import BertConfig
 from bert_tf.config import whole_number
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import HiddenLayer
+from bert_tf.models import token_classifier
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.models.token_classifier import BertTokenClassifier
@@ -270,7 +271,9 @@ def set_dropout(
     if part is None or checkpoint.config is None:
         return
     is_token_classifier = isinstance(model, BertTokenClassifier)
-    default = 0.1 if is_token_classifier else config.classifier_dropout_prob
+    default = config.classifier_dropout_prob
+    if is_token_classifier:
+        default = token_classifier.DEFAULT_DROPOUT
     own_config = dataclasses.replace(
         checkpoint.config,
         max_position_embeddings=config.max_position_embeddings,

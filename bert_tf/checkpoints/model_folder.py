@@ -445,9 +445,9 @@ def check_padding(
 def _check(config, vocabulary, max_seq_length):
     if len(vocabulary) != config.vocab_size:
         raise ValueError(
-            "`vocabulary` must have as many entries as the model's "
-            f"vocab_size={config.vocab_size}. Received: {len(vocabulary)} "
-            "entries."
+            "The tokenizer's vocabulary must have as many entries as the "
+            f"model's vocab_size={config.vocab_size}. "
+            f"Received: {len(vocabulary)} entries."
         )
     check_padding(config, vocabulary)
     _check_length(max_seq_length)

@@ -258,7 +258,6 @@ def _open(path, stack):
 
 def _open_google(path):
     container = Tf1Checkpoint(path)
-    config = None
     files_of = {each.google_config_file: each for each in families.FAMILIES}
     files_of[config_json.CONFIG_FILE] = families.DEFAULT
     for name, family in files_of.items():

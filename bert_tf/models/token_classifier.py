@@ -7,6 +7,9 @@ import keras
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.models.encoder import EncoderModel
 
+# Unlike other heads, this one does not take it from the configuration.
+DEFAULT_DROPOUT = 0.1
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertTokenClassifier(EncoderModel):
@@ -47,7 +50,7 @@ class BertTokenClassifier(EncoderModel):
         self,
         config: AnyConfig,
         num_labels: int,
-        dropout: float = 0.1,
+        dropout: float = DEFAULT_DROPOUT,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)

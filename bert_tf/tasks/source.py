@@ -23,10 +23,16 @@ from bert_tf.input.batch_source import Context
 from bert_tf.text import packing
 from bert_tf.text.tokenizers.tokenizer import Tokenizer
 
-# Names of the sets of examples.
+# Names of the sets of examples. There may be more development sets, whose names
+# begin with that of the first, e.g. "dev_mismatched".
 TRAIN = "train"
 DEV = "dev"
 TEST = "test"
+
+
+def is_dev(split: str) -> bool:
+    """Returns whether a set is one of the development sets, by its name."""
+    return split.startswith(DEV)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

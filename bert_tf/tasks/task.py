@@ -223,7 +223,7 @@ class Task(abc.ABC):
         """Returns the task with its unset fields filled in from a checkpoint.
 
         Args:
-            folder: The checkpoint that `tuning.run` starts from or evaluates.
+            folder: The checkpoint to start from or to evaluate.
         """
         del folder
         return self

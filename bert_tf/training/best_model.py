@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ class BestModel:
     """Keeps the model whose evaluation has the lowest loss.
 
     Args:
-        output_dir: The run's output directory.
+        output_dir: The run's output folder.
         settings: The settings of the run, which may have been resumed and
             stopped with other settings before.
 
@@ -60,8 +61,9 @@ class BestModel:
             # new model for that of the old loss.
             self._write_loss(None)
         write(self.folder)
-        self._write_loss(loss)
-        self.loss = loss
+        # Nothing is lower than NaN; any other model is better.
+        self.loss = None if math.isnan(loss) else loss
+        self._write_loss(self.loss)
         return True
 
     def _write_loss(self, loss):
@@ -115,5 +117,5 @@ def _damage_named(path):
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path}: not the description of a training's best model. Remove "
-            "it to resume without."
+            "it to resume; the best model so far is then forgotten."
         ) from error

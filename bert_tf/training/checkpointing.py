@@ -72,7 +72,7 @@ class TrainingState:
         optimizer: A `keras.optimizers.Optimizer`. If it is not built yet, it
             is built here on the model's trainable variables. Make the model,
             the optimizer and this state in the strategy's scope.
-        output_dir: The run's output directory.
+        output_dir: The run's output folder.
         description: A JSON-able dictionary that says what the model is. A
             directory that holds the state of a different model is refused.
         keep_checkpoint_max: Number of newest checkpoints to keep.
@@ -124,7 +124,7 @@ class TrainingState:
 
     @contextlib.contextmanager
     def hold(self, is_chief: bool = True) -> Iterator[None]:
-        """Keeps other programs out of the output directory in the block.
+        """Keeps other programs out of the output folder in the block.
 
         It removes what a killed program left there half-written. Inside
         another `hold` of this state it does nothing.
@@ -392,7 +392,7 @@ class TrainingState:
         if differences:
             raise ValueError(
                 f"{self.folder} holds the training of another model: "
-                f"{'; '.join(differences)}. Choose another output directory."
+                f"{'; '.join(differences)}. Choose another output folder."
             )
 
 
@@ -430,7 +430,7 @@ def check_kind(
     if there != here:
         raise ValueError(
             f"{output_dir} holds {there}, and this is {here}. Choose another "
-            "output directory, and give this one as --init_checkpoint to begin "
+            "output folder, and give this one as --init_checkpoint to begin "
             "with its model."
         )
 

@@ -52,7 +52,7 @@ class HeldError(ValueError):
         folder = os.path.dirname(os.path.dirname(path))
         super().__init__(
             f"{folder} is in use: {self.holder} trains there. Wait for its "
-            "end, stop it, or choose another output directory."
+            "end, stop it, or choose another output folder."
         )
 
 

@@ -147,7 +147,7 @@ def train(
         `update_ratio` is the norm of the last measured update divided by the
         norm of the weights. `input_share` is the share of the time spent
         waiting for batches. The reports also go to the log, to TensorBoard
-        and, with more, into summary.json in the output directory.
+        and, with more, into summary.json in the output folder.
 
     Raises:
         health.NotFiniteError: If a loss or a gradient is not finite and the

@@ -46,7 +46,7 @@ class Pretraining:
         model: The model to train.
         objective: Its `Objective`.
         saved: {folder: model saved there}, in the order of writing. The folder
-            is inside the output directory; "" is the output directory itself.
+            is inside the output folder; "" is the output folder itself.
         description: Entries of train/model.json that distinguish its weights
             from those of other objectives.
         settings: Other settings that determine the weights.

@@ -23,13 +23,13 @@ def check(output_dir: str) -> None:
         raise ValueError(
             f"--output_dir={output_dir} holds a model that was saved there "
             "after the training. Resuming would replace it. Choose another "
-            "output directory, and give the model as --init_checkpoint to "
+            "output folder, and give the model as --init_checkpoint to "
             f"begin with it; or remove {path} to resume the training."
         )
     if _holds_model(output_dir) and not holds_training(output_dir):
         raise ValueError(
             f"--output_dir={output_dir} holds a model that was not trained "
-            "there. Choose another output directory, and give the model as "
+            "there. Choose another output folder, and give the model as "
             "--init_checkpoint to begin with it."
         )
 
@@ -55,7 +55,7 @@ def trained_model(output_dir: str, init_checkpoint: str | None) -> str:
     """Returns the folder of the model to evaluate or to predict with.
 
     Raises:
-        ValueError: If there is neither a model in the output directory nor a
+        ValueError: If there is neither a model in the output folder nor a
             checkpoint. Also if a training there has not written its first
             model yet: the checkpoint's answers would be taken for that model's.
     """

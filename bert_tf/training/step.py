@@ -147,7 +147,8 @@ def eval_step(
     """Evaluates one batch, in replica context.
 
     Returns:
-        The loss terms and the metrics, float32 scalars.
+        The sums and weights of the loss terms and of the metrics, over all
+        replicas.
     """
     outputs = model(batch, training=False)
     weights = objective.weights(batch)

@@ -11,6 +11,9 @@ from bert_tf import described
 from bert_tf import sizes
 from bert_tf.training import options
 
+# The settings that compare epochs by their scores.
+COMPARING_EPOCHS = ("keep_best", "early_stopping_epochs")
+
 
 def _flag(default, text, values=None, of_training=False, choices=None) -> Any:
     """Describes a hyper-parameter.
@@ -241,7 +244,7 @@ class FineTuningConfig:
             )
         if self.calibrate and not self.do_eval:
             raise ValueError("--calibrate must be given with --do_eval.")
-        for name in ("keep_best", "early_stopping_epochs"):
+        for name in COMPARING_EPOCHS:
             if getattr(self, name) and not (self.do_train and self.do_eval):
                 raise ValueError(
                     f"--{name} must be given with --do_train and --do_eval."
@@ -250,7 +253,7 @@ class FineTuningConfig:
     @property
     def compares_epochs(self) -> bool:
         """Whether epochs are compared by their scores."""
-        return bool(self.keep_best or self.early_stopping_epochs)
+        return any(getattr(self, name) for name in COMPARING_EPOCHS)
 
     def training_settings(self) -> dict[str, Any]:
         """Returns {name: value} that a resumed training must have, too."""

@@ -25,6 +25,7 @@ from bert_tf.training.distillation import Teaching
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import identity
 from bert_tf.tuning import tuning_run
+from bert_tf.tuning.config import COMPARING_EPOCHS
 from bert_tf.tuning.config import FineTuningConfig
 
 
@@ -203,7 +204,7 @@ def _check_head(lesson, config):
     """Warns of a head that is not trained; refuses to compare epochs by it."""
     if lesson.has(lesson_lib.SOFT_TARGETS, lesson_lib.LABELS):
         return
-    for name in ("keep_best", "early_stopping_epochs"):
+    for name in COMPARING_EPOCHS:
         if getattr(config, name):
             raise ValueError(
                 f"--{name} must be given with one of the losses "

@@ -2,8 +2,8 @@
 
 `fit` takes the same arguments as `training.loop.train`, keeps the same state
 and makes the same steps from the same batches, so a run may be resumed with the
-other. It works where `keras.Model.fit` does: on one device and on mirrored
-ones.
+other. It works on one device and on mirrored ones, but without gradient
+accumulation, and without steps that XLA compiles whole; see `trainer`.
 """
 
 import math

@@ -22,6 +22,7 @@ from bert_tf.tasks.task import Task
 from bert_tf.training import output_folder
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import tuning_run
+from bert_tf.tuning.config import COMPARING_EPOCHS
 from bert_tf.tuning.config import FineTuningConfig
 
 # Fields that may differ from the tuned folder's: the columns of the caller's
@@ -104,7 +105,8 @@ def run(
         metrics: Names of scores to use instead of the task's own, for a
             `ClassificationTask` or a `MultiLabelTask`. Epochs are compared by
             the first one.
-        label_column: Name of the labels' column, if it is not the task's.
+        label_column: Name of the labels' column or, in a file of tagged words,
+            its number, if it is not the task's.
         strategy: A `tf.distribute.Strategy`; None for one device.
         mixed_precision: See `training.strategy.dtype_policy`.
         **hyper_parameters: Fields of `tuning.config.FineTuningConfig`, i.e. the
@@ -165,20 +167,20 @@ def run(
         do_predict=test is not None,
         **hyper_parameters,
     )
-    if config.do_train:
-        output_folder.check(config.output_dir)
-        folder = config.init_checkpoint
-    else:
-        folder = tuning_run.tuned_folder(config)
-        task = _as_tuned(task, folder)
-    if folder is not None:
-        task = task.with_checkpoint_fields(hub.local_path(folder))
-    if strategy is None:
-        strategy = strategies.make_strategy()
     options: dict[str, Any] = {}
     if label_column is not None:
         options["label_column"] = label_column
     with _progress_logged():
+        if config.do_train:
+            output_folder.check(config.output_dir)
+            folder = config.init_checkpoint
+        else:
+            folder = tuning_run.tuned_folder(config)
+            task = _as_tuned(task, folder)
+        if folder is not None:
+            task = task.with_checkpoint_fields(hub.local_path(folder))
+        if strategy is None:
+            strategy = strategies.make_strategy()
         examples = {
             split: task.read(data, split, **options)
             for split, data in ((TRAIN, train), (DEV, dev), (TEST, test))
@@ -236,8 +238,7 @@ def _check_arguments(
         raise ValueError("One of `train`, `dev` and `test` must be given.")
     # In terms of these arguments; the config's messages would name flags.
     for name, wanted in (
-        ("keep_best", {"train": train, "dev": dev}),
-        ("early_stopping_epochs", {"train": train, "dev": dev}),
+        *((name, {"train": train, "dev": dev}) for name in COMPARING_EPOCHS),
         ("calibrate", {"dev": dev}),
     ):
         value = hyper_parameters.get(name)
@@ -281,7 +282,7 @@ def _with_metrics(task, metrics):
 def _progress_logged():
     """Raises absl's verbosity to INFO in the block, unless it was set.
 
-    Of our own lines: TensorFlow has one for each checkpoint.
+    Only our own lines are shown: TensorFlow logs one for each checkpoint.
     """
     flag = flags.FLAGS["verbosity"]
     if not flag.using_default_value:

@@ -14,8 +14,8 @@ from absl import logging
 
 from bert_tf import manifest
 from bert_tf.checkpoints.starting_point import StartingPoint
-from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.source import is_dev
 from bert_tf.tasks.task import Task
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
@@ -155,7 +155,7 @@ def _dev_hash(sources):
     hashes = {
         split: examples_hash(source.examples)
         for split, source in sources.items()
-        if split.startswith(DEV)
+        if is_dev(split)
     }
     return manifest.text_sha256(json.dumps(hashes, sort_keys=True))
 

@@ -1,6 +1,6 @@
 """report.md: the results of a training at a glance.
 
-A program calls `write` with its task's own Markdown sections; see
+`Reporter` calls `write` with the task's own Markdown sections; see
 `tasks.tables`. The curves are in curves.png, drawn by matplotlib, which the
 extra bert_tf[report] installs.
 """

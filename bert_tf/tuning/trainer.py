@@ -18,7 +18,7 @@ from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.compilation import Compilation
-from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning import fit as fit_lib
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.record import EpochRecord
 
@@ -62,7 +62,7 @@ def make_trainer(
 ) -> Callable[..., Any]:
     """Returns a function that trains to a step, `train_to(end=...)`.
 
-    It is `fine_tuning.fit`, or `loop.train` where `fit` does not work. The
+    It is `tuning.fit.fit`, or `loop.train` where `fit` does not work. The
     steps are traced once for all epochs.
 
     Args:
@@ -88,7 +88,7 @@ def make_trainer(
     )
     if objective is None and _can_fit(loop_config, strategy):
         return functools.partial(
-            fine_tuning.fit,
+            fit_lib.fit,
             state,
             task,
             source,

@@ -25,6 +25,7 @@ from bert_tf.models.objectives import Objective
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.source import is_dev
 from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
 from bert_tf.training import output_folder
@@ -33,7 +34,7 @@ from bert_tf.training import rematerialization
 from bert_tf.training import strategy as strategies
 from bert_tf.training.compilation import Compilation
 from bert_tf.tuning import encoder_layers
-from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning import fit as fit_lib
 from bert_tf.tuning import identity
 from bert_tf.tuning import record as record_lib
 from bert_tf.tuning import temperatures
@@ -176,7 +177,7 @@ class Run:
     def tune(self) -> dict[str, float] | None:
         """Tunes the model, or resumes tuning, and saves it.
 
-        It runs through `fine_tuning.fit`, or through `training.loop` where
+        It runs through `tuning.fit.fit`, or through `training.loop` where
         `fit` does not work. Both make the same steps and keep the same state.
         The output folder gets the weights of the last step, as in
         google-research/bert. With `keep_best`, the folder and finally the model
@@ -204,7 +205,7 @@ class Run:
         # These belong to the old weights.
         self.answers, self.results = {}, None
         config, task = self.config, self.task
-        ends = fine_tuning.epoch_ends(
+        ends = fit_lib.epoch_ends(
             task.num_epoch_examples(self.sources[TRAIN]),
             config.train_batch_size,
             config.num_train_epochs,
@@ -325,7 +326,7 @@ class Run:
         results: dict[str, float] = {}
         answers: dict[str, Any] = {}
         for split, source in self.sources.items():
-            if not split.startswith(DEV):
+            if not is_dev(split):
                 continue
             logits = self._predict(source, self.config.eval_batch_size)
             answers[split] = self.task.answers(source, logits)
@@ -402,7 +403,7 @@ class Run:
         splits = [
             split
             for split in self.sources
-            if split != TRAIN and not split.startswith(DEV)
+            if split != TRAIN and not is_dev(split)
         ]
         for split in splits or [DEV]:
             source = self.sources[split]

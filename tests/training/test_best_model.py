@@ -91,6 +91,17 @@ def test_the_lowest_loss_of_a_run_is_kept(tmp_path):
     assert best.loss == 2.0
 
 
+def test_any_loss_is_better_than_one_that_is_no_number(tmp_path):
+    best = BestModel(str(tmp_path), resumed_settings(tmp_path, 0))
+    losses = [float("nan"), 2.0, 3.0]
+    assert [best.keep(loss, lambda _: None) for loss in losses] == [
+        True,
+        True,
+        False,
+    ]
+    assert best.loss == 2.0
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

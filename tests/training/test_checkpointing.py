@@ -471,7 +471,7 @@ def test_of_two_generators_the_sizes_that_differ_are_told(tmp_path):
         make_small_state(tmp_path, other)
     assert str(error.value) == (
         f"{tmp_path}/train holds the training of another model: generator: "
-        "size_7 was 7 and is 8. Choose another output directory."
+        "size_7 was 7 and is 8. Choose another output folder."
     )
 
 
@@ -483,7 +483,7 @@ def test_a_training_of_another_kind_is_told_as_such(tmp_path):
         make_small_state(tmp_path / "tuned")
     assert str(error.value) == (
         f"{tmp_path / 'tuned'} holds a fine-tuning, and this is a training on "
-        "records. Choose another output directory, and give this one as "
+        "records. Choose another output folder, and give this one as "
         "--init_checkpoint to begin with its model."
     )
     with pytest.raises(ValueError, match="on records, and this is a fi"):

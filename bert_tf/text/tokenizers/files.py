@@ -113,7 +113,7 @@ _CHECKS = {
         "true or false",
     ),
     "tokenizer_class": (
-        lambda value: value is None or type(value) is str,
+        lambda value: type(value) is str,
         "the name of a class",
     ),
     # transformers writes 10^30 for a length that it does not know.
