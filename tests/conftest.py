@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags
 
 from support import program_server
 
@@ -57,6 +58,13 @@ def _fresh_keras():
     keras.backend.clear_session(free_memory=False)
     yield
     keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(autouse=True)
+def _default_verbosity():
+    """Undoes what another test of this process set."""
+    if "verbosity" in flags.FLAGS:
+        flags.FLAGS["verbosity"].unparse()
 
 
 @pytest.fixture

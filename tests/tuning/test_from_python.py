@@ -9,7 +9,6 @@ import pandas
 import pyarrow
 import pytest
 import tensorflow as tf
-from absl import flags
 from absl import logging
 from pyarrow import parquet
 
@@ -628,17 +627,12 @@ def test_classes_of_another_order_are_put_right_and_it_is_logged(
         )
         return caplog.text
 
-    # Unless the verbosity was set.
-    verbosity = flags.FLAGS["verbosity"]
-    verbosity.unparse()
     for _ in range(2):
         assert "its outputs were put in the order" in log_of_evaluation()
         assert logging.get_verbosity() == logging.WARNING
-    try:
-        logging.set_verbosity(logging.WARNING)
-        assert "its outputs" not in log_of_evaluation()
-    finally:
-        verbosity.unparse()
+    # Not if the verbosity was set.
+    logging.set_verbosity(logging.WARNING)
+    assert "its outputs" not in log_of_evaluation()
 
 
 def test_without_training_squad_is_as_the_folder_has_it(tmp_path, monkeypatch):
