@@ -106,8 +106,10 @@ def make_records(text, vocab_file, folder, num_workers):
         overwrite=True,
     )
     end = time.perf_counter()
-    for stage, before in (("read", start), ("pair", "read"), ("write", "pair")):
-        seconds[stage] = ends[stage] - ends.get(before, start)
+    before = start
+    for stage in run_local.STAGES:
+        seconds[stage] = ends[stage] - before
+        before = ends[stage]
     return {
         "examples": counts.examples,
         "seconds": end - start,
@@ -165,7 +167,7 @@ def time_records():
                     )
                 )
     names = ["examples", "examples/s", "seconds", "CPU seconds"]
-    names += ["read", "  tokenise", "pair", "write", "  pack and mask"]
+    names += ["tokenize", "  tokenise", "cut", "write", "  pack and mask"]
     names += ["  serialise"]
     print(f"{'':16}" + "".join(f"{n:>9} worker(s)" for n in found))
     for name in names:

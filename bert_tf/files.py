@@ -546,7 +546,7 @@ def clear_write_errors(place: AnyPath) -> Iterator[None]:
         raise
     except tf.errors.OpError as error:
         # "Resource exhausted" may also mean memory.
-        if "OOM" in error.message:
+        if "OOM when allocating" in error.message:
             raise
         reason = error.message.partition("\n")[0]
         raise OSError(f"{place} cannot be written: {reason}") from error

@@ -285,9 +285,11 @@ def _merge(element, first_examples, shards):
     for number, first, last in itertools.islice(ranges, start, None):
         if first >= end:
             break
-        piece = examples.take(
-            slice(max(first, before) - before, min(last, end) - before)
-        )
+        first, last = max(first, before) - before, min(last, end) - before
+        if first == last:
+            # There are more files than examples.
+            continue
+        piece = examples.take(slice(first, last))
         yield number, (bucket, piece.headers, piece.own_tokens())
 
 

@@ -40,6 +40,9 @@ _BYTES_A_WORKER = 8 << 20
 # Version of the files in a work folder. Other versions do not resume from them.
 _WORK_VERSION = 3
 
+# The stages' names for whoever shows the progress.
+STAGES = TOKENIZE, CUT, WRITE = "tokenize", "cut", "write"
+
 # The stages' names in file names: parts of the text, blocks of documents, and
 # ranges of examples, which older releases called segments.
 _PART, _BLOCK, _RANGE = "part", "block", "segment"
@@ -266,13 +269,13 @@ def _run_stages(tasks, run, num_shards, progress):
 
     sizes = plan.source.sizes(plan.parts)
     of_parts = record_set.total(
-        run_stage("tokenize_part", _PART, sizes, "tokenize")
+        run_stage("tokenize_part", _PART, sizes, TOKENIZE)
     )
     record_set.check_parts(of_parts, plan)
     num_blocks = blocks.num_blocks(of_parts["tokens"])
     tasks.note(_BLOCK, num_blocks)
     of_blocks = record_set.total(
-        run_stage("cut_block", _BLOCK, [1] * num_blocks, "cut")
+        run_stage("cut_block", _BLOCK, [1] * num_blocks, CUT)
     )
     record_set.check_examples(of_blocks["examples"], plan.settings)
     shards = record_set.ranges_of(
@@ -281,7 +284,7 @@ def _run_stages(tasks, run, num_shards, progress):
     ranges = [each for shard in shards for each in shard]
     tasks.note(_RANGE, ranges)
     sizes = [each.last - each.first for each in ranges]
-    results = run_stage("write_records", _RANGE, sizes, "write")
+    results = run_stage("write_records", _RANGE, sizes, WRITE)
     counts = record_set.make_counts(
         of_parts, of_blocks, record_set.total(results), plan.settings
     )

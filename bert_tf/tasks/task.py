@@ -125,6 +125,14 @@ class Task(abc.ABC):
             for name, value in values.items()
         }
 
+    def unset_fields(self) -> set[str]:
+        """Returns the names of the fields that have their default values."""
+        return {
+            field.name
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) == field.default
+        }
+
     @classmethod
     def from_dict(cls, values: Any) -> Self:
         """Reads what `to_dict` returns.

@@ -315,16 +315,17 @@ def _as_tuned(task, folder):
         _refuse(folder, "family", values.get("family"), task.family)
     stored = task_folder.stored_task(folder, type(task))
     task_folder.output_order(folder, task)
-    unset = {}
+    unset = task.unset_fields()
+    completed = {}
     for field in dataclasses.fields(task):
         if field.name not in values or field.name in _CALLER_FIELDS:
             continue
         old, new = getattr(stored, field.name), getattr(task, field.name)
-        if new == field.default:
-            unset[field.name] = old
+        if field.name in unset:
+            completed[field.name] = old
         elif field.default is dataclasses.MISSING and old != new:
             _refuse(folder, field.name, old, new)
-    return dataclasses.replace(task, **unset)
+    return dataclasses.replace(task, **completed)
 
 
 def _refuse(folder, name, stored, given):

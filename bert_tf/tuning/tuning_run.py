@@ -339,8 +339,15 @@ class Run:
 
         Values that the task chooses on the development set are saved with the
         model if it was tuned in this run.
+
+        Raises:
+            ValueError: If there are no results yet.
         """
-        assert self.results is not None, "There was no evaluation."
+        if self.results is None:
+            raise ValueError(
+                "`report` must come after `execute` or `tune` with do_eval, or "
+                "after `results` and `answers` were set."
+            )
         temperature_note = self._calibrate()
         self.results = self._reporter.write(
             self.task,

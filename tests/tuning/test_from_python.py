@@ -25,6 +25,7 @@ from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -530,6 +531,39 @@ def save_tuned(folder, model, task):
         task=task.to_dict(),
         label_names=task.labels or None,
     )
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        RetrievalTask(pooling="cls", is_normalized=False, metric="MAP"),
+        RetrievalTask(head="dense", dense_size=8),
+        RetrievalTask(loss_name="simcse", pooling="mean", head="none"),
+    ],
+    ids=lambda task: f"{task.loss_name}-{task.head}",
+)
+def test_defaults_that_depend_on_the_loss_are_as_the_folder_has_them(
+    tmp_path, stored
+):
+    """They were the defaults of the new task, and the vectors others."""
+    preprocessor = Preprocessor(
+        WordpieceSpec(Vocabulary(tokens=TOKENS)), max_seq_length=12
+    )
+    model = stored.make_model(CONFIG)
+    bert_tf.save(tmp_path / "tuned", model, preprocessor, stored)
+    pairs = {"query": ["a b", "b"], "positive": ["b a", "a"]}
+    run = tuning.run(
+        RetrievalTask(metric="MAP"),
+        dev=pairs,
+        start=tmp_path / "tuned",
+        output_dir=tmp_path / "output",
+        max_seq_length=12,
+    )
+    fields = ("loss_name", "pooling", "is_normalized", "head", "dense_size")
+    for field in fields:
+        assert getattr(run.task, field) == getattr(stored, field)
+    inputs = preprocessor(["a b", "b"])
+    np.testing.assert_allclose(run.model(inputs), model(inputs), atol=1e-6)
 
 
 def test_words_are_tagged_from_tables(tmp_path):

@@ -247,6 +247,16 @@ class RetrievalTask(Task):
         for field in ("matryoshka_sizes", "text_columns", "corpus"):
             object.__setattr__(self, field, tuple(getattr(self, field)))
 
+    def unset_fields(self) -> set[str]:
+        # Some defaults depend on the loss.
+        defaults = RetrievalTask(loss_name=self.loss_name)
+        return super().unset_fields() | {
+            field.name
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) == getattr(defaults, field.name)
+            and field.name != "loss_name"
+        }
+
     @property
     def main_metric(self) -> str:
         return f"eval_{self.metric}"
