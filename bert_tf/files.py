@@ -416,9 +416,16 @@ def shortened(value: object) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-def counted(number: int, one: str, more: str) -> str:
-    """Returns a number with a word for one or for more: "1 row"."""
-    return f"{number} {one if number == 1 else more}"
+def counted(number: int, one: str, more: str, separator: str = "") -> str:
+    """Returns a number with a word for one or for more: "1 row".
+
+    Args:
+        number: The number.
+        one: What follows 1.
+        more: What follows any other number.
+        separator: Separator of thousands, "," or none.
+    """
+    return f"{number:{separator}} {one if number == 1 else more}"
 
 
 def write_text(path: AnyPath, text: str) -> None:

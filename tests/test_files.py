@@ -110,6 +110,11 @@ def test_one_is_told_in_the_singular(number, told):
     assert files.counted(number, "row", "rows") == told
 
 
+def test_thousands_are_separated_on_demand():
+    assert files.counted(1234, "row", "rows") == "1234 rows"
+    assert files.counted(1234, "row", "rows", separator=",") == "1,234 rows"
+
+
 def test_bad_utf8_names_the_line(folder):
     files.write_bytes(f"{folder}/bad.txt", b"one\ntwo \xff\n")
     with pytest.raises(ValueError, match=r"bad.txt, line 2: not UTF-8.*0xff"):

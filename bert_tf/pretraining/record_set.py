@@ -17,6 +17,7 @@ from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.plan import Plan
 from bert_tf.pretraining.settings import Settings
 from bert_tf.pretraining.sources import sentences
+from bert_tf.pretraining.sources import text_files
 from bert_tf.text import bad_lines
 from bert_tf.text.tokenizers import files as tokenizer_files
 
@@ -160,39 +161,75 @@ def warnings(counts: Counts, settings: Settings) -> list[str]:
         settings: The `Settings`.
     """
     found = [
-        f"{number:,} {message}."
-        for number, message in (
-            (counts.cut_lines, "cuts of lines longer than 1 MiB"),
-            (counts.cut_documents, "cuts of documents longer than 4 MiB"),
+        *_warnings_of_documents(counts),
+        *_warnings_of_unmasked(counts, settings),
+    ]
+    if OBJECTIVES[settings.objective].needs_sentences:
+        found += _warnings_of_sentences(counts, settings)
+    return found
+
+
+def _warnings_of_documents(counts):
+    """Returns warnings of lines and documents that are not read as they are."""
+    line, document = (
+        f"{size >> 20} MiB"
+        for size in (text_files.MAX_LINE_BYTES, text_files.MAX_DOCUMENT_BYTES)
+    )
+    alone = (
+        "had no other document to draw random next sentences from, so these "
+        "come from the document itself"
+    )
+    return [
+        f"{files.counted(number, one, more, separator=',')}."
+        for number, one, more in (
+            (
+                counts.cut_lines,
+                f"cut of a line longer than {line}",
+                f"cuts of lines longer than {line}",
+            ),
+            (
+                counts.cut_documents,
+                f"cut of a document longer than {document}",
+                f"cuts of documents longer than {document}",
+            ),
             (
                 counts.lone_documents,
-                "documents had no other document to draw random next "
-                "sentences from, so these come from the document itself",
+                f"document {alone}",
+                f"documents {alone}",
             ),
             (
                 counts.skipped_documents,
+                "document of one sentence was left out",
                 "documents of one sentence were left out",
             ),
         )
         if number
     ]
+
+
+def _warnings_of_unmasked(counts, settings):
+    """Returns the warning of examples without a prediction, if any."""
     unmasked = counts.unmasked_examples / counts.examples
-    if unmasked > _MAX_UNMASKED:
-        reason = ""
-        if settings.do_whole_word_mask or settings.do_ngram_mask:
-            reason = (
-                ": their words have more tokens than may be masked. With "
-                "byte-level BPE and XLM-RoBERTa's tokenizer, a word is the "
-                "text between two spaces, so a sentence of Chinese, Japanese "
-                "or Thai is a single word. Leave out --do_whole_word_mask and "
-                "--do_ngram_mask for such text"
-            )
-        found.append(
-            f"{counts.unmasked_examples:,} of {counts.examples:,} examples "
-            f"({unmasked:.0%}) have no token to predict{reason}."
+    if unmasked <= _MAX_UNMASKED:
+        return []
+    reason = ""
+    if settings.do_whole_word_mask or settings.do_ngram_mask:
+        reason = (
+            ": their words have more tokens than may be masked. With "
+            "byte-level BPE and XLM-RoBERTa's tokenizer, a word is the "
+            "text between two spaces, so a sentence of Chinese, Japanese "
+            "or Thai is a single word. Leave out --do_whole_word_mask and "
+            "--do_ngram_mask for such text"
         )
-    if not OBJECTIVES[settings.objective].needs_sentences:
-        return found
+    return [
+        f"{counts.unmasked_examples:,} of {counts.examples:,} examples "
+        f"({unmasked:.0%}) have no token to predict{reason}."
+    ]
+
+
+def _warnings_of_sentences(counts, settings):
+    """Returns warnings of sentences that make poor pairs."""
+    found = []
     lone = counts.one_sentence_documents / counts.documents
     long = counts.long_sentence_tokens / counts.tokens
     is_split = settings.input_format != "sentences"

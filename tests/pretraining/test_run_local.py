@@ -648,6 +648,27 @@ def test_examples_without_a_prediction_are_told(tmp_path, tokenizer, rule):
     assert not record_set.warnings(few, Settings())
 
 
+@pytest.mark.parametrize(
+    "count, number, told",
+    [
+        ("cut_lines", 1, "1 cut of a line longer than 1 MiB."),
+        ("cut_lines", 1234, "1,234 cuts of lines longer than 1 MiB."),
+        ("cut_documents", 1, "1 cut of a document longer than 4 MiB."),
+        ("cut_documents", 2, "2 cuts of documents longer than 4 MiB."),
+        ("lone_documents", 1, "1 document had no other document to draw"),
+        ("lone_documents", 2, "2 documents had no other document to draw"),
+        ("skipped_documents", 1, "1 document of one sentence was left out."),
+        ("skipped_documents", 2, "2 documents of one sentence were left out."),
+    ],
+)
+def test_one_cut_or_document_is_told_in_the_singular(count, number, told):
+    names = [field.name for field in dataclasses.fields(record_set.Counts)]
+    numbers = dict.fromkeys(names, 0) | {"documents": 9, "tokens": 9}
+    counts = record_set.Counts(**(numbers | {"examples": 9, count: number}))
+    (warning,) = record_set.warnings(counts, CHEAP)
+    assert warning.startswith(told)
+
+
 def test_one_document_is_counted(tmp_path, tokenizer):
     text = write_text(tmp_path / "a.txt", make_documents(1, seed=8))
     counts = run_local.build(text, f"{tmp_path}/x", tokenizer, SETTINGS)
