@@ -407,21 +407,18 @@ def check_vocabulary(
             that of tokenizer_config.json, or the kind of tokenizer is not
             supported.
     """
+    path = tokenizer_files.vocabulary_path(folder)
     vocabulary = read_vocabulary(folder)
-    if vocabulary is None:
+    if path is None or vocabulary is None:
         return None
-    if len(vocabulary) != config.vocab_size:
-        raise ValueError(
-            f"{tokenizer_files.vocabulary_path(folder)}: must have as many "
-            "entries as the configuration's "
-            f"vocab_size={config.vocab_size}. Received: {len(vocabulary)} "
-            "entries."
-        )
-    try:
+    with files.errors_named(path):
+        if len(vocabulary) != config.vocab_size:
+            raise ValueError(
+                "must have as many entries as the configuration's "
+                f"vocab_size={config.vocab_size}. Received: "
+                f"{len(vocabulary)} entries."
+            )
         check_padding(config, vocabulary)
-    except ValueError as error:
-        path = tokenizer_files.vocabulary_path(folder)
-        raise ValueError(f"{path}: {error}") from error
     tokenizer_files.read(folder, vocabulary)
     return vocabulary
 

@@ -187,12 +187,10 @@ def output_order(folder: str, task: Task) -> tuple[int, ...] | None:
         names = model_folder.read_label_names(folder)
     if not names:
         return None
-    try:
+    with files.errors_named(path):
         return class_names.match(
             names, task.labels, getattr(task, "label_synonyms", ())
         )
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def stored_task(folder: str, task_class: type[AnyTask]) -> AnyTask | None:
@@ -212,8 +210,5 @@ def stored_task(folder: str, task_class: type[AnyTask]) -> AnyTask | None:
     values = model_folder.read_task(folder)
     if values is None:
         return None
-    try:
+    with files.errors_named(f"{folder}/{model_folder.TASK_FILE}"):
         return task_class.from_dict(values)
-    except ValueError as error:
-        path = f"{folder}/{model_folder.TASK_FILE}"
-        raise ValueError(f"{path}: {error}") from error
