@@ -410,6 +410,11 @@ def parse_json(text: str, place: AnyPath) -> Any:
     return value
 
 
+def to_json(value: Any) -> str:
+    """Returns the text of a JSON file, indented, its characters unescaped."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
 def shortened(value: object) -> str:
     """Returns a value as messages show it: on one line, cut if it is long."""
     text = _SHOWN.repr(value)

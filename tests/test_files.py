@@ -96,6 +96,10 @@ def test_pairs_of_surrogates_are_characters():
     assert files.parse_json(r'"\ud83d\ude00"', "x") == "😀"
 
 
+def test_json_is_indented_and_not_escaped():
+    assert files.to_json({"a": "ü😀"}) == '{\n  "a": "ü😀"\n}\n'
+
+
 def test_a_value_is_shown_in_one_short_line():
     assert files.shortened("a\nb") == r"'a\nb'"
     assert files.shortened(["a"] * 3) == "['a', 'a', 'a']"

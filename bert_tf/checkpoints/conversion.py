@@ -107,7 +107,7 @@ def convert(
             assert family.google_config_file and family.write_google_config
             values = family.write_google_config(config)
             texts = {
-                family.google_config_file: model_folder.to_json(values),
+                family.google_config_file: files.to_json(values),
                 model_folder.VOCABULARY_FILE: vocabulary.to_text(),
             }
             _write_release(target, tensors | slots, texts)

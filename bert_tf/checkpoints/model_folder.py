@@ -347,18 +347,13 @@ def make_texts(
     return {
         # In this order: readers look for the configuration, which comes last.
         TASK_FILE: None if task is None else _task_text(task),
-        SETTINGS_FILE: to_json(tokenizer_config),
+        SETTINGS_FILE: files.to_json(tokenizer_config),
         TOKENIZER_FILE: (
-            None if tokenizer_json is None else to_json(tokenizer_json)
+            None if tokenizer_json is None else files.to_json(tokenizer_json)
         ),
         **tokenizer.vocabulary_files,
-        CONFIG_FILE: to_json(config_values),
+        CONFIG_FILE: files.to_json(config_values),
     }
-
-
-def to_json(values: dict[str, Any]) -> str:
-    """Returns the text of a JSON file of the folder."""
-    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_label_names(folder: str) -> tuple[str, ...] | None:
@@ -391,7 +386,7 @@ def write_task(folder: str, task: dict[str, Any]) -> None:
 def _task_text(task):
     # Written in the oldest version of the format that has all the keys.
     version = formats.TASK if {*_SINCE_2} & task.keys() else 1
-    return to_json(formats.stamped(task, version))
+    return files.to_json(formats.stamped(task, version))
 
 
 def check_vocabulary(

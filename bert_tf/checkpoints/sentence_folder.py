@@ -14,7 +14,6 @@ pooling; later models also normalise the vector to length 1.
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -297,7 +296,7 @@ def make_texts(
         for number, name in enumerate(modules)
     ]
     texts: dict[str, str | bytes] = {
-        f"{paths[1]}/config.json": _to_json(
+        f"{paths[1]}/config.json": files.to_json(
             {"word_embedding_dimension": size}
             | {
                 name: mode == vectors.pooling
@@ -307,7 +306,7 @@ def make_texts(
         ),
     }
     for path, layer in zip(paths[2:], vectors.dense):
-        texts[f"{path}/config.json"] = _to_json(
+        texts[f"{path}/config.json"] = files.to_json(
             {
                 "in_features": layer.kernel.shape[0],
                 "out_features": layer.kernel.shape[1],
@@ -321,10 +320,10 @@ def make_texts(
         texts[f"{path}/{safetensors_folder.WEIGHTS_FILE}"] = (
             safetensors.numpy.save(tensors, metadata={"format": "pt"})
         )
-    texts[sentence_files.LENGTH_FILE] = _to_json(
+    texts[sentence_files.LENGTH_FILE] = files.to_json(
         {"max_seq_length": max_seq_length, "do_lower_case": False}
     )
-    texts[sentence_files.PROMPTS_FILE] = _to_json(
+    texts[sentence_files.PROMPTS_FILE] = files.to_json(
         {
             "prompts": dict(vectors.prompts),
             "default_prompt_name": vectors.default_prompt_name,
@@ -337,7 +336,7 @@ def make_texts(
         )
     )
     # After the files that it names.
-    texts[sentence_files.MODULES_FILE] = _to_json(
+    texts[sentence_files.MODULES_FILE] = files.to_json(
         [
             {
                 "idx": n,
@@ -349,10 +348,6 @@ def make_texts(
         ]
     )
     return texts
-
-
-def _to_json(values):
-    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def _pooling(values: dict[str, Any]) -> str:

@@ -461,21 +461,21 @@ def _write(folder, model, servable, model_dir):
     quantize(folder)
     tokenizer = tokenizer_files.read(str(model_dir))
     texts = {
-        tokenizer_files.SETTINGS_FILE: model_folder.to_json(
+        tokenizer_files.SETTINGS_FILE: files.to_json(
             tokenizer_files.settings_of(tokenizer)
             | {"model_max_length": servable.options.max_seq_length}
         ),
         **tokenizer.vocabulary_files,
     }
     if tokenizer.tokenizer_json is not None:
-        texts[tokenizer_files.TOKENIZER_FILE] = model_folder.to_json(
+        texts[tokenizer_files.TOKENIZER_FILE] = files.to_json(
             tokenizer.tokenizer_json
         )
     labels = list(getattr(servable.task, "labels", ()))
     path = f"{model_dir}/{model_folder.CONFIG_FILE}"
     if files.exists(path):
         # The labels of task.json, which the outputs follow.
-        texts[model_folder.CONFIG_FILE] = model_folder.to_json(
+        texts[model_folder.CONFIG_FILE] = files.to_json(
             files.read_object(path)
             | (config_json.name_fields(labels) if labels else {})
         )
@@ -484,7 +484,7 @@ def _write(folder, model, servable, model_dir):
         "labels": labels,
         "weights_sha256": servable.weights_sha256,
     }
-    texts[saved_model.SETTINGS_FILE] = model_folder.to_json(
+    texts[saved_model.SETTINGS_FILE] = files.to_json(
         formats.stamped(settings, formats.EXPORT)
     )
     for name, text in texts.items():

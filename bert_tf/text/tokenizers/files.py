@@ -12,7 +12,6 @@ A new kind is a module with a `Spec` and a function that reads it from a folder,
 and one entry in `OTHER_KINDS`.
 """
 
-import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -382,17 +381,13 @@ def write(folder: str, tokenizer: Spec) -> None:
     Raises:
         ValueError: If the folder is not empty.
     """
-    texts = {SETTINGS_FILE: _to_json(settings_of(tokenizer))}
+    texts = {SETTINGS_FILE: files.to_json(settings_of(tokenizer))}
     if tokenizer.tokenizer_json is not None:
-        texts[TOKENIZER_FILE] = _to_json(tokenizer.tokenizer_json)
+        texts[TOKENIZER_FILE] = files.to_json(tokenizer.tokenizer_json)
     with files.whole_folder(folder) as temporary:
         for name, text in (texts | tokenizer.vocabulary_files).items():
             data = text if isinstance(text, bytes) else text.encode("utf-8")
             files.write_bytes(f"{temporary}/{name}", data)
-
-
-def _to_json(values):
-    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
 def class_name(settings: dict[str, Any]) -> str:
