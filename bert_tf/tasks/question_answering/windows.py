@@ -393,39 +393,15 @@ class WindowSource(Source):
             what `WindowMaker.__call__` takes as `answers`.
         """
         examples = self.examples
-        has_answer = examples.answer_starts >= 0
-        texts, tokenizer = tf.constant(examples.contexts), self.maker.tokenizer
-        edges = _edges(examples.contexts)
-
-        @tf.function(autograph=False)
-        def tokenize(first, limit):
-            if not has_answer.any():
-                ids = tokenizer.tokenize(texts[first:limit]).merge_dims(1, 2)
-                return ids.flat_values, ids.row_lengths()
-            ids, offsets = tokenizer.tokenize_with_offsets(texts[first:limit])
-            return (
-                ids.flat_values,
-                ids.merge_dims(1, 2).row_lengths(),
-                offsets.starts.flat_values,
-                offsets.limits.flat_values,
-            )
-
-        groups = tf.data.Dataset.from_tensor_slices((edges[:-1], edges[1:]))
-        groups = groups.map(tokenize, num_parallel_calls=tf.data.AUTOTUNE)
-        # By their texts.
-        questions = np.argsort(
-            np.where(has_answer, examples.context_indices, len(texts)),
-            kind="stable",
-        )
-        splits = np.searchsorted(
-            examples.context_indices[questions[: has_answer.sum()]],
-            np.arange(len(texts) + 1),
+        questions, splits = _questions_by_text(examples)
+        groups = _tokenized_groups(
+            examples.contexts, self.maker.tokenizer, len(questions) > 0
         )
         answers = np.tile(np.array([0, -1], np.int32), (len(examples), 1))
         all_ids, all_lengths = [], []
         text = 0
         with progress_bar.track(
-            groups.as_numpy_iterator(), "tokenize", len(edges) - 1
+            groups.as_numpy_iterator(), "tokenize", int(groups.cardinality())
         ) as tracked:
             for ids, lengths, *offsets in tracked:
                 all_ids.append(ids)
@@ -446,6 +422,59 @@ class WindowSource(Source):
             np.concatenate(all_ids), np.concatenate(all_lengths)
         )
         return pieces, answers
+
+
+def _questions_by_text(examples):
+    """Returns the questions that have an answer, in the order of their texts.
+
+    Args:
+        examples: The `SquadExamples`.
+
+    Returns:
+        A pair of int64: the numbers of the questions, `[answered]`, and
+        `splits`, `[T + 1]`: those about text `t` are at
+        `splits[t] : splits[t + 1]`.
+    """
+    answered = np.flatnonzero(examples.answer_starts >= 0)
+    texts = examples.context_indices[answered]
+    order = np.argsort(texts, kind="stable")
+    splits = np.searchsorted(
+        texts[order], np.arange(len(examples.contexts) + 1)
+    )
+    return answered[order], splits
+
+
+def _tokenized_groups(texts, tokenizer, with_offsets):
+    """Tokenizes groups of texts in parallel.
+
+    Args:
+        texts: Strings.
+        tokenizer: A tokenizer.
+        with_offsets: Whether to find out where the pieces are in the texts.
+
+    Returns:
+        A `tf.data.Dataset`. An element is a group: the ids of its pieces, int32
+        `[pieces]`, and how many each text has, int64 `[texts]`; with offsets
+        also the characters where they start and end, two int32 `[pieces]`.
+    """
+    edges = _edges(texts)
+    texts = tf.constant(texts)
+
+    @tf.function(autograph=False)
+    def tokenize(first, limit):
+        if not with_offsets:
+            ids = tokenizer.tokenize(texts[first:limit]).merge_dims(1, 2)
+            return ids.flat_values, ids.row_lengths()
+        ids, offsets = tokenizer.tokenize_with_offsets(texts[first:limit])
+        return (
+            ids.flat_values,
+            ids.merge_dims(1, 2).row_lengths(),
+            offsets.starts.flat_values,
+            offsets.limits.flat_values,
+        )
+
+    groups = tf.data.Dataset.from_tensor_slices((edges[:-1], edges[1:]))
+    return groups.map(tokenize, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _edges(texts):
