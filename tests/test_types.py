@@ -33,17 +33,32 @@ KERAS_OVERRIDES = {
     "get_config",
     "update_step",
 }
+# Public although their names begin with "_".
+DUNDERS = {"__init__", "__call__"}
 
 
-def public_functions(body, owner=""):
+def is_checked(name, owner, is_of_keras):
+    """Returns whether a function or class is public and not Keras's.
+
+    `__call__` is Keras's in a direct subclass of a Keras class.
+    """
+    if name == "__call__" and is_of_keras:
+        return False
+    if owner and name in KERAS_OVERRIDES:
+        return False
+    return name in DUNDERS or not name.startswith("_")
+
+
+def public_functions(body, owner="", is_of_keras=False):
     """Yields (qualified name, node, whether it is a method)."""
     for node in body:
         name = getattr(node, "name", "_")
-        is_override = owner and name in KERAS_OVERRIDES
-        if is_override or (name.startswith("_") and name != "__init__"):
+        if not is_checked(name, owner, is_of_keras):
             continue
         if isinstance(node, ast.ClassDef):
-            yield from public_functions(node.body, f"{owner}{name}.")
+            bases = map(ast.unparse, node.bases)
+            is_keras = any(base.startswith("keras.") for base in bases)
+            yield from public_functions(node.body, f"{owner}{name}.", is_keras)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield f"{owner}{name}", node, bool(owner)
 
@@ -80,6 +95,7 @@ def _private(a): ...
 class Layer:
     def __init__(self, a): ...
     def __repr__(self): ...
+    def __call__(self, a): ...
     def call(self, a): ...
     def method(self): ...
     @staticmethod
@@ -88,6 +104,9 @@ class Layer:
     def value(self) -> int: ...
     @classmethod
     def named(cls, a: int) -> None: ...
+class Schedule(keras.optimizers.schedules.LearningRateSchedule):
+    def __init__(self, a): ...
+    def __call__(self, step): ...
 class _Private:
     def method(self, a): ...
 def call(a: int): ...
@@ -98,8 +117,12 @@ def call(a: int): ...
         "function: e",
         "Layer.__init__: a",
         "Layer.__init__: return",
+        "Layer.__call__: a",
+        "Layer.__call__: return",
         "Layer.method: return",
         "Layer.static: a",
+        "Schedule.__init__: a",
+        "Schedule.__init__: return",
         "call: return",
     ]
 

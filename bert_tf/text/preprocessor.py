@@ -103,7 +103,7 @@ class Preprocessor(tf.Module):
                 tokenizer, longest if max_seq_length is None else max_seq_length
             )
 
-    def __call__(self, texts):
+    def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
         return self.encode_with_is_cut(texts)[0]
 
     def encode_with_is_cut(

@@ -55,7 +55,9 @@ class ModelCaller:
         """Returns the output for model inputs that are known to be valid."""
         return self._call_model(inputs, False)
 
-    def __call__(self, inputs, training=False):
+    def __call__(
+        self, inputs: dict[str, tf.Tensor], training: bool = False
+    ) -> Any:
         return self._call_model(self.to_model_inputs(inputs), training)
 
 
@@ -168,7 +170,9 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         return super().chunk_size
 
     @tf.function(autograph=False)
-    def __call__(self, inputs, training=False):
+    def __call__(
+        self, inputs: dict[str, tf.Tensor], training: bool = False
+    ) -> Any:
         inputs = inputs_lib.check_shapes(inputs, self.ids_spec())
         inputs = self.to_model_inputs(
             inputs_lib.check_ids(inputs, self._sizes, self.max_length)
@@ -231,7 +235,7 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
             self.__call__.get_concrete_function(pair)
 
     @tf.function(autograph=False)
-    def __call__(self, texts):
+    def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
         return self._preprocess(
             inputs_lib.take_texts(texts, self._max_text_bytes)
         )

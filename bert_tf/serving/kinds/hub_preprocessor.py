@@ -150,7 +150,7 @@ class HubPreprocessor(tf.__internal__.tracking.AutoTrackable):
                     )
 
     @tf.function(autograph=False)
-    def __call__(self, texts):
+    def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
         return _rename(self._preprocess(texts))
 
     @tf.function(autograph=False)

@@ -6,6 +6,9 @@ tensor names: B batch, L position, K layers, D hidden size.
 """
 
 import dataclasses
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -78,7 +81,9 @@ class Extraction:
                     f"Received: {layer}."
                 )
 
-    def __call__(self, encoder_outputs, input_mask):
+    def __call__(
+        self, encoder_outputs: Sequence[tf.Tensor], input_mask: tf.Tensor
+    ) -> tf.Tensor:
         outputs = [
             tf.cast(encoder_outputs[layer], tf.float32) for layer in self.layers
         ]
@@ -179,7 +184,9 @@ class Extractor:
         self._encode = encode
         self._run_step = run_step
 
-    def __call__(self, lines, batch_size):
+    def __call__(
+        self, lines: Iterable[tuple[str, ...]], batch_size: int
+    ) -> Iterator[LineFeatures]:
         """Yields the `LineFeatures` of lines, in their order.
 
         Args:

@@ -126,7 +126,14 @@ class WindowMaker(tf.Module):
         left = tf.maximum(context_pieces - room, 0)
         return 1 + (left + step - 1) // step
 
-    def __call__(self, questions, context, rows, windows, answers):
+    def __call__(
+        self,
+        questions: tf.Tensor,
+        context: tf.RaggedTensor,
+        rows: tf.Tensor,
+        windows: tf.Tensor,
+        answers: tf.Tensor,
+    ) -> dict[str, Any]:
         """Makes one window for each question.
 
         Args:

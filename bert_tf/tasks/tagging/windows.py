@@ -145,7 +145,14 @@ class WindowMaker(tf.Module):
         )
         return packing.pack([inside], self.max_seq_length, self.vocabulary)
 
-    def __call__(self, words, tag_ids, windows, first_pieces, num_pieces):
+    def __call__(
+        self,
+        words: tf.RaggedTensor,
+        tag_ids: tf.RaggedTensor,
+        windows: tf.Tensor,
+        first_pieces: tf.Tensor,
+        num_pieces: tf.Tensor,
+    ) -> dict[str, tf.Tensor]:
         """Makes one window of each sentence.
 
         Args:
