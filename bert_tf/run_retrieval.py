@@ -269,10 +269,8 @@ def _check_is_stored(stored, sizes):
 
 def _check_is_trained(folder, dense):
     """Raises `ValueError` unless there is one layer, as with --head=dense."""
-    from bert_tf.checkpoints import sentence_folder
-
     (*others, layer) = dense
-    if others or layer.activation != sentence_folder.TANH or layer.bias is None:
+    if others or not layer.is_trainable:
         found = [
             f"{each.activation} with{'out' * (each.bias is None)} a bias"
             for each in dense

@@ -43,8 +43,6 @@ _MODELS = {
     parts.NEXT_SENTENCE: BertPretrainer,
     parts.DISCRIMINATOR: BertDiscriminator,
 }
-# Activations of the Dense layers that a `BertSentenceEncoder` may have.
-_DENSE: tuple[list[str], ...] = ([], [sentence_folder.TANH])
 
 
 class LoadedModel(NamedTuple):
@@ -300,9 +298,8 @@ def _has_vectors(folder):
     vectors = sentence_folder.read_known(folder)
     if vectors is None:
         return False
-    if [layer.activation for layer in vectors.dense] not in _DENSE or any(
-        layer.bias is None for layer in vectors.dense
-    ):
+    is_trainable = all(layer.is_trainable for layer in vectors.dense)
+    if len(vectors.dense) > 1 or not is_trainable:
         logging.warning(
             "%s: its Dense layers are not loaded: only one with tanh and a "
             "bias can be trained. An export has them.",

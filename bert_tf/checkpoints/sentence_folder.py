@@ -72,6 +72,16 @@ class DenseLayer:
     bias: np.ndarray | None
     activation: str
 
+    @property
+    def weights(self) -> list[np.ndarray]:
+        """The kernel and, if there is one, the bias: as of a Keras layer."""
+        return [self.kernel] if self.bias is None else [self.kernel, self.bias]
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether a `BertSentenceEncoder` can have it: tanh, with a bias."""
+        return self.activation == TANH and self.bias is not None
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceVectors:

@@ -74,11 +74,10 @@ def load_dense(model: keras.Model, folder: str, may_be_new: bool) -> None:
     shapes = [tuple(each.shape) for each in layer.weights]
     if (
         len(stored) == 1
-        and stored[0].activation == sentence_folder.TANH
-        and stored[0].bias is not None
-        and [stored[0].kernel.shape, stored[0].bias.shape] == shapes
+        and stored[0].is_trainable
+        and [each.shape for each in stored[0].weights] == shapes
     ):
-        layer.set_weights([stored[0].kernel, stored[0].bias])
+        layer.set_weights(stored[0].weights)
     elif may_be_new:
         logging.info("%s: starting with a new dense layer.", folder)
     else:

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 import bert_tf
@@ -53,6 +54,17 @@ def test_what_is_written_is_read(folder):
     # The folder stays one of this model, and takes its new weights.
     sentence_models.save(folder, VECTORS)
     assert values_of(sentence_folder.read(folder)) == values_of(found)
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("activation", ["tanh", "linear"])
+def test_a_layer_with_tanh_and_a_bias_is_trainable(activation, has_bias):
+    kernel, bias = np.ones((3, 2), "float32"), np.ones(2, "float32")
+    layer = sentence_folder.DenseLayer(
+        kernel=kernel, bias=bias if has_bias else None, activation=activation
+    )
+    assert layer.is_trainable == (activation == "tanh" and has_bias)
+    assert len(layer.weights) == 1 + has_bias
 
 
 @pytest.mark.parametrize("name", ["dot", "euclidean", None])
