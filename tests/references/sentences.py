@@ -1,4 +1,9 @@
-"""Losses of sentence embeddings in loops of NumPy: family.md, section 6."""
+"""Poolings and losses of sentence embeddings, in loops of NumPy.
+
+Reimers & Gurevych 2019 (arXiv 1908.10084), section 3: the poolings, the losses
+of scores and of triplets. Henderson et al. 2017 (arXiv 1705.00652), section
+4.4: the multiple negatives. Su 2022 (kexue.fm/archives/8847): CoSENT.
+"""
 
 import numpy as np
 
