@@ -344,8 +344,7 @@ def _make_token_embeddings(servable):
     graph = OnnxGraph()
     outputs = onnx_graph.add_encoder(graph, servable.model)
     x = outputs[servable.options.settings[token_embeddings.LAYER]]
-    mask = graph.cast(onnx_graph.INPUTS[1], "FLOAT")
-    mask = graph.apply("Unsqueeze", mask, graph.integers(2))
+    mask = _add_float_mask(graph, onnx_graph.INPUTS[1])
     axes = [onnx_graph.LENGTH, servable.model.config.hidden_size]
     return graph.to_model(
         {token_embeddings.OUTPUT: (graph.apply("Mul", x, mask), axes)}
@@ -360,55 +359,76 @@ def _make_embedding(servable):
     if len(layers) > 1:
         x = graph.apply("Concat", *layers, axis=-1)
     if servable.num_left_out:
-        # Cut the prompt off, so that the first token is the one after it. One
-        # position stays, as an empty batch may have no more.
-        last = graph.apply("Shape", mask, start=1, end=2)
-        last = graph.apply("Sub", last, graph.integers(1))
-        number = graph.integers(servable.num_left_out)
-        start = graph.apply("Min", number, last)
-        x, mask = (
-            graph.apply(
-                "Slice",
-                each,
-                start,
-                graph.integers(_END),
-                graph.integers(1),
-            )
-            for each in (x, mask)
+        x, mask = _cut_prompt(graph, x, mask, servable.num_left_out)
+    x = _add_pooling(graph, x, mask, servable.pooling)
+    x = _add_dense(graph, x, servable.dense)
+    if servable.options.settings["normalize"]:
+        x = _add_normalization(graph, x)
+    if len(layers) == 1 and servable.truncate_dim is not None:
+        start, end = graph.integers(0), graph.integers(servable.truncate_dim)
+        x = graph.apply("Slice", x, start, end, graph.integers(1))
+    return graph.to_model({"embeddings": (x, servable.row_shape)})
+
+
+def _cut_prompt(graph, x, mask, num_tokens):
+    """Cuts the first tokens off: `[B, L - tokens, D]`, `[B, L - tokens]`.
+
+    The first token is then the one after the prompt. One position stays, as an
+    empty batch may have no more.
+    """
+    last = graph.apply("Shape", mask, start=1, end=2)
+    last = graph.apply("Sub", last, graph.integers(1))
+    start = graph.apply("Min", graph.integers(num_tokens), last)
+    x, mask = (
+        graph.apply(
+            "Slice", each, start, graph.integers(_END), graph.integers(1)
         )
-    if servable.pooling == CLS:
+        for each in (x, mask)
+    )
+    return x, mask
+
+
+def _add_pooling(graph, x, mask, pooling):
+    """Adds the pooling of tokens, "cls", "mean" or "max": `[B, D]`."""
+    if pooling == CLS:
         first = graph.constant("first", 0, np.int64)
-        x = graph.apply("Gather", x, first, axis=1)
-    else:
-        mask = graph.cast(mask, "FLOAT")
-        mask = graph.apply("Unsqueeze", mask, graph.integers(2))
-        if servable.pooling == MAX:
-            least = graph.constant("least", np.finfo(np.float32).min)
-            is_token = graph.cast(mask, "BOOL")
-            x = graph.apply("Where", is_token, x, least)
-            x = graph.apply("ReduceMax", x, axes=[1], keepdims=0)
-        else:
-            one = graph.constant("one", 1.0)
-            axis = graph.integers(1)
-            total = graph.apply("ReduceSum", mask, axis, keepdims=1)
-            weights = graph.apply("Div", mask, graph.apply("Max", total, one))
-            x = graph.apply("Mul", x, weights)
-            x = graph.apply("ReduceSum", x, axis, keepdims=0)
-    for index, layer in enumerate(servable.dense):
+        return graph.apply("Gather", x, first, axis=1)
+    mask = _add_float_mask(graph, mask)
+    if pooling == MAX:
+        least = graph.constant("least", np.finfo(np.float32).min)
+        x = graph.apply("Where", graph.cast(mask, "BOOL"), x, least)
+        return graph.apply("ReduceMax", x, axes=[1], keepdims=0)
+    one = graph.constant("one", 1.0)
+    axis = graph.integers(1)
+    total = graph.apply("ReduceSum", mask, axis, keepdims=1)
+    weights = graph.apply("Div", mask, graph.apply("Max", total, one))
+    x = graph.apply("Mul", x, weights)
+    return graph.apply("ReduceSum", x, axis, keepdims=0)
+
+
+def _add_float_mask(graph, mask):
+    """Adds the mask as factors of vectors, `[B, L, 1]`."""
+    mask = graph.cast(mask, "FLOAT")
+    return graph.apply("Unsqueeze", mask, graph.integers(2))
+
+
+def _add_dense(graph, x, layers):
+    """Adds the Dense layers of a folder of sentence-transformers."""
+    for index, layer in enumerate(layers):
         kernel = graph.constant(f"dense_{index}_kernel", layer.kernel)
         x = graph.apply("MatMul", x, kernel)
         if layer.bias is not None:
             bias = graph.constant(f"dense_{index}_bias", layer.bias)
             x = graph.apply("Add", x, bias)
         x = graph.activation(layer.activation, x)
-    if servable.options.settings["normalize"]:
-        norm = graph.apply("ReduceL2", x, axes=[-1], keepdims=1)
-        least = graph.constant("least_norm", 1e-12)
-        x = graph.apply("Div", x, graph.apply("Max", norm, least))
-    if len(layers) == 1 and servable.truncate_dim is not None:
-        start, end = graph.integers(0), graph.integers(servable.truncate_dim)
-        x = graph.apply("Slice", x, start, end, graph.integers(1))
-    return graph.to_model({"embeddings": (x, servable.row_shape)})
+    return x
+
+
+def _add_normalization(graph, x):
+    """Adds the division of vectors by their length."""
+    norm = graph.apply("ReduceL2", x, axes=[-1], keepdims=1)
+    least = graph.constant("least_norm", 1e-12)
+    return graph.apply("Div", x, graph.apply("Max", norm, least))
 
 
 _MAKERS = {
