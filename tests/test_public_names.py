@@ -74,7 +74,7 @@ def folder(tmp_path_factory):
 def in_folder(folder, monkeypatch):
     monkeypatch.chdir(folder)
     # The check has tests of its own: it would start a process here.
-    monkeypatch.setattr(exporter, "_check", lambda *_: ("", ""))
+    monkeypatch.setattr(exporter, "_check", lambda *_: "")
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -117,38 +117,17 @@ def export(
         >>> answers["classes"].numpy().tolist()
         [[b'law', b'sales']]
     """
-    for name, path in (("model_dir", model_dir), ("export_dir", export_dir)):
-        files.check_path(name, path)
-    if not isinstance(options, ExportOptions):
-        raise ValueError(
-            "`options` must be an ExportOptions. "
-            f"Received: {type(options).__name__}."
-        )
+    _check_arguments(model_dir, export_dir, options)
     export_dir = os.fspath(export_dir).rstrip("/")
     version = options.version
     present = publishing.check_version(export_dir, version)
     publishing.warn_of_leftovers(export_dir)
-    is_warmed_up = bool(options.warmup_batch_sizes) or options.is_jit_compiled
-    if is_warmed_up:
-        warmup.check_installed()
-    servable = opening.open_folder(model_dir, options)
-    if is_warmed_up:
-        warmup.check_number(servable, options.warmup_batch_sizes)
-    if not servable.takes_text:
-        _check_bounds_of_ids(options.bounds, servable)
-    texts = servable.hard_texts()
-    if options.check_file is not None:
-        texts = texts + servable.read_texts(options.check_file)
-    dev_set = None
-    if (
-        options.precision != FLOAT32
-        or options.max_accuracy_loss is not None
-        or options.label_column is not None
-    ):
-        dev_set = accuracy.read_dev_set(servable, options)
+    servable = _open_folder(model_dir, options)
+    texts = servable.check_texts()
+    dev_set = _read_dev_set(servable)
     with publishing.work_folder(export_dir) as temporary:
         save(servable, temporary)
-        if is_warmed_up:
+        if _is_warmed_up(options):
             warmup.write_requests(
                 temporary,
                 servable,
@@ -157,22 +136,7 @@ def export(
             )
         table = ""
         if options.is_checked:
-            trained = servable
-            if options.precision != FLOAT32:
-                trained = check.trained_servable(temporary, model_dir)
-            table, problem = _check(
-                model_dir,
-                trained,
-                temporary,
-                texts,
-                dev_set,
-                options.max_accuracy_loss,
-            )
-            if problem:
-                raise ValueError(f"{problem}; nothing was exported.\n{table}")
-            if options.is_jit_compiled:
-                seconds = compilation.seconds_by_shape(temporary, servable)
-                table = f"{table}\n{report.compilation_table(seconds)}"
+            table = _check(temporary, servable, model_dir, texts, dev_set)
         exported = _describe(temporary, table)
         version = publishing.publish(temporary, export_dir, version)
     pruned = ()
@@ -187,19 +151,81 @@ def export(
     )
 
 
-def _check(model_dir, trained, folder, texts, dev_set, max_accuracy_loss):
+def _check_arguments(model_dir, export_dir, options):
+    """Raises `ValueError` for arguments of `export` of other types."""
+    for name, path in (("model_dir", model_dir), ("export_dir", export_dir)):
+        files.check_path(name, path)
+    if not isinstance(options, ExportOptions):
+        raise ValueError(
+            "`options` must be an ExportOptions. "
+            f"Received: {type(options).__name__}."
+        )
+
+
+def _is_warmed_up(options):
+    """Returns whether the SavedModel holds requests to warm a server up."""
+    return bool(options.warmup_batch_sizes) or options.is_jit_compiled
+
+
+def _open_folder(model_dir, options):
+    """Returns the `Servable` of a model folder.
+
+    Raises:
+        ValueError: If the folder cannot be exported with these options.
+    """
+    if _is_warmed_up(options):
+        warmup.check_installed()
+    servable = opening.open_folder(model_dir, options)
+    if _is_warmed_up(options):
+        warmup.check_number(servable, options.warmup_batch_sizes)
+    if not servable.takes_text:
+        _check_bounds_of_ids(options.bounds, servable)
+    return servable
+
+
+def _read_dev_set(servable):
+    """Returns the `DevSet` of the check file; None if no score is asked for."""
+    options = servable.options
+    if (
+        options.precision != FLOAT32
+        or options.max_accuracy_loss is not None
+        or options.label_column is not None
+    ):
+        return accuracy.read_dev_set(servable, options)
+    return None
+
+
+def _check(folder, servable, model_dir, texts, dev_set):
+    """Checks a SavedModel that is not published yet, and returns the table.
+
+    Raises:
+        ValueError: If it does not answer as the trained model does.
+    """
+    table, problem = _compare(folder, servable, model_dir, texts, dev_set)
+    if problem:
+        raise ValueError(f"{problem}; nothing was exported.\n{table}")
+    if servable.options.is_jit_compiled:
+        seconds = compilation.seconds_by_shape(folder, servable)
+        table = f"{table}\n{report.compilation_table(seconds)}"
+    return table
+
+
+def _compare(folder, servable, model_dir, texts, dev_set):
     """Compares a SavedModel with the trained model and records the result.
 
     Returns:
         The table of the comparison, and what is wrong with the SavedModel, ""
         if nothing is.
     """
+    options, trained = servable.options, servable
+    if options.precision != FLOAT32:
+        trained = check.trained_servable(folder, model_dir)
     scorer = dev_set and Scorer(dev_set)
     release, comparisons = check.compare(
         folder,
         trained,
         texts,
-        timeout_seconds=trained.options.timeout_seconds or TIMEOUT_SECONDS,
+        timeout_seconds=options.timeout_seconds or TIMEOUT_SECONDS,
         scorer=scorer,
     )
     settings = saved_model.read_settings(folder)
@@ -211,7 +237,7 @@ def _check(model_dir, trained, folder, texts, dev_set, max_accuracy_loss):
         found = scorer.accuracy()
         settings["accuracy"] = dataclasses.asdict(found)
         table = f"{table}\n{found}"
-        if found.exceeds(max_accuracy_loss):
+        if found.exceeds(options.max_accuracy_loss):
             problem = (
                 f"The SavedModel scores too much less than {model_dir} does"
             )

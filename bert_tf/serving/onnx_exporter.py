@@ -117,41 +117,50 @@ def export(
             f"A model in ONNX must be smaller than {_MOST_BYTES:,} bytes. "
             f"Received: {model.ByteSize():,} bytes."
         )
-    texts = servable.hard_texts()
-    if options.check_file is not None:
-        texts = texts + servable.read_texts(options.check_file)
+    texts = servable.check_texts()
     dev_set = accuracy.read_dev_set(servable, options, signatures.IDS)
     with publishing.work_folder(export_dir) as folder:
         _write(folder, model, servable, model_dir)
         table = ""
         if options.is_checked:
-            scorers = [Scorer(dev_set) for _ in FILES if dev_set]
-            comparisons = compare(folder, servable, texts, scorers)
-            # Differences of int8 are shown, but no error: float32 is there too.
-            table = "\n".join(
-                report.comparisons_table(
-                    _onnxruntime().__version__, [each], "ONNX Runtime"
-                )
-                for each in comparisons
-            )
-            if not comparisons[0].is_equal:
-                raise ValueError(
-                    f"The model in ONNX does not answer as {model_dir} does; "
-                    f"nothing was exported.\n{table}"
-                )
-            for name, scorer in zip(FILES, scorers):
-                found = scorer.accuracy()
-                table = f"{table}\n{name}: {found}"
-                if found.exceeds(options.max_accuracy_loss):
-                    raise ValueError(
-                        f"{name} scores too much less than {model_dir} does; "
-                        f"nothing was exported.\n{table}"
-                    )
+            table = _check(folder, servable, model_dir, texts, dev_set)
         sizes = {name: os.path.getsize(f"{folder}/{name}") for name in FILES}
         version = publishing.publish(folder, export_dir, options.version)
     return OnnxExport(
         path=f"{export_dir}/{version}", check_table=table, num_bytes=sizes
     )
+
+
+def _check(folder, servable, model_dir, texts, dev_set):
+    """Compares both models with the trained one, and returns the table.
+
+    Raises:
+        ValueError: If float32 answers otherwise, or either loses too much of
+            its score. Differences of int8 are shown, but no error: float32 is
+            there too.
+    """
+    scorers = [Scorer(dev_set) for _ in FILES if dev_set]
+    comparisons = compare(folder, servable, texts, scorers)
+    table = "\n".join(
+        report.comparisons_table(
+            _onnxruntime().__version__, [each], "ONNX Runtime"
+        )
+        for each in comparisons
+    )
+    if not comparisons[0].is_equal:
+        raise ValueError(
+            f"The model in ONNX does not answer as {model_dir} does; "
+            f"nothing was exported.\n{table}"
+        )
+    for name, scorer in zip(FILES, scorers):
+        found = scorer.accuracy()
+        table = f"{table}\n{name}: {found}"
+        if found.exceeds(servable.options.max_accuracy_loss):
+            raise ValueError(
+                f"{name} scores too much less than {model_dir} does; "
+                f"nothing was exported.\n{table}"
+            )
+    return table
 
 
 def make_model(servable: Servable) -> Any:

@@ -474,6 +474,19 @@ class Servable:
         """Returns rows of strings that are likely to show a difference."""
         return texts_lib.hard_texts(len(self.text_features))
 
+    def check_texts(self) -> list[Row]:
+        """Returns the texts of an export's check.
+
+        They are the hard texts, and after them those of `check_file`.
+
+        Raises:
+            ValueError: As in `read_texts`.
+        """
+        texts = self.hard_texts()
+        if self.options.check_file is None:
+            return texts
+        return texts + self.read_texts(self.options.check_file)
+
     def row_of_words(self, num_words: int) -> Row:
         """Returns strings with so many words; the first of two is the longer.
 
