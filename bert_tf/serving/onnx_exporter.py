@@ -228,7 +228,13 @@ def compare(
             scorer_of[name].add(trained, served)
         found[name].append(
             check.compare_batch(
-                servable, batch, trained, served, outputs, tolerances[name]
+                servable,
+                batch,
+                trained,
+                served,
+                outputs,
+                tolerances[name],
+                must_be_equal=name == FLOAT_FILE,
             )
         )
 

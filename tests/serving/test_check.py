@@ -70,7 +70,7 @@ def test_differences(answer, difference):
     dtype = "string" if answer.dtype == object else "float32"
     declared = {"probabilities": Output("probabilities", dtype, "classes", "")}
     found = check._difference(
-        {"probabilities": answer}, expected, [(b"text",)], declared
+        {"probabilities": answer}, expected, [(b"text",)], declared, True
     )
     assert found.largest == pytest.approx(difference, rel=0.1)
 
@@ -79,7 +79,8 @@ def test_differences_of_large_numbers_are_relative():
     expected = {"scores": np.array([400.0, 0.5], "float32")}
     answer = {"scores": np.array([400.004, 0.5], "float32")}
     declared = {"scores": Output("scores", "float32", "", "")}
-    found = check._difference(answer, expected, [(b"a",), (b"b",)], declared)
+    texts = [(b"a",), (b"b",)]
+    found = check._difference(answer, expected, texts, declared, True)
     assert found.largest == pytest.approx(1e-5, rel=0.1)
     assert found.where == "scores of b'a'"
 
@@ -87,10 +88,8 @@ def test_differences_of_large_numbers_are_relative():
 def test_an_answer_of_another_dtype_differs():
     # Equal numbers: a client that was compiled for int32 cannot read them.
     declared = {"starts": Output("starts", "int32", "", "")}
-    starts = np.array([3, 5])
-    found = check._difference(
-        {"starts": starts}, {"starts": starts}, [(b"a",), (b"b",)], declared
-    )
+    answer, texts = {"starts": np.array([3, 5])}, [(b"a",), (b"b",)]
+    found = check._difference(answer, answer, texts, declared, True)
     assert found[:2] == (np.inf, "starts: int64 for int32")
 
 
@@ -353,15 +352,16 @@ def test_labels_that_the_model_cannot_tell_are_counted_only():
     ]
     outputs = servable.outputs["ids"][:2]
     assert [output.name for output in outputs] == ["labels", "probabilities"]
+    arguments = (servable, [(b"",)] * 3, trained, answer, outputs)
     found = check.compare_batch(
-        servable,
-        [(b"",)] * 3,
-        trained,
-        answer,
-        outputs,
-        check.BFLOAT16_TOLERANCE,
+        *arguments, check.BFLOAT16_TOLERANCE, must_be_equal=False
     )
     assert found == (0.0, "labels of b''", 2, 3)
+    # Where strings must be equal, no tolerance excuses another one.
+    found = check.compare_batch(
+        *arguments, check.BFLOAT16_TOLERANCE, must_be_equal=True
+    )
+    assert found == (np.inf, "labels of b''", 0, 0)
 
 
 def test_the_first_of_the_largest_differences_is_named():

@@ -339,8 +339,8 @@ def test_strings_that_change_in_bfloat16_are_counted():
         "scores": Output("scores", "float32", "", ""),
     }
     arguments = (answer, expected, texts, declared)
-    assert check._difference(*arguments)[0] == np.inf
-    found = check._difference(*arguments, is_exact=False)
+    assert check._difference(*arguments, must_be_equal=True)[0] == np.inf
+    found = check._difference(*arguments, must_be_equal=False)
     assert found == check.Difference(0.0, "labels of b'1'", num_changed=2)
 
 

@@ -263,10 +263,10 @@ def make_servable(kind, model=None, preprocessor=None, task=None, **options):
     return kind(model, preprocessor, task, options)
 
 
-def difference_of(answers, expected, texts, servable, signature, **arguments):
-    """Returns `check._difference` of a signature's answers."""
+def difference_of(answers, expected, texts, servable, signature):
+    """Returns `check._difference` of a signature's answers in float32."""
     declared = {each.name: each for each in servable.outputs[signature]}
-    return check._difference(answers, expected, texts, declared, **arguments)
+    return check._difference(answers, expected, texts, declared, True)
 
 
 def differences(kind, servable, texts):

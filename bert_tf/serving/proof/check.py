@@ -138,8 +138,8 @@ def compare(
     Raises:
         ValueError: If the SavedModel cannot be loaded or called.
     """
-    is_exact = saved_model.read_options(path).precision == FLOAT32
-    tolerance = TOLERANCE if is_exact else BFLOAT16_TOLERANCE
+    must_be_equal = saved_model.read_options(path).precision == FLOAT32
+    tolerance = TOLERANCE if must_be_equal else BFLOAT16_TOLERANCE
     texts = texts or servable.hard_texts()
     batches = make_batches(texts)
     outputs = servable.outputs
@@ -172,6 +172,7 @@ def compare(
                         answer,
                         outputs[name],
                         tolerance,
+                        must_be_equal,
                     )
                 )
     comparisons = [
@@ -254,6 +255,7 @@ def compare_batch(
     answer: dict[str, np.ndarray],
     outputs: Sequence[Output],
     tolerance: float,
+    must_be_equal: bool,
 ) -> Difference:
     """Compares one answer; see `summarize`.
 
@@ -261,19 +263,20 @@ def compare_batch(
         servable, batch, trained: As in `trained_batches`.
         answer: {name of an output: array}.
         outputs: The outputs that it must have.
-        tolerance: The largest difference of numbers; with `TOLERANCE`, strings
-            and integers must be equal.
+        tolerance: The largest difference of scores that is a tie.
+        must_be_equal: Whether another string or integer is an infinite
+            difference. Otherwise it is only counted, and the numbers that
+            belong to it are not compared.
     """
     declared = {output.name: output for output in outputs}
     missing = sorted(declared.keys() - answer.keys())
     if missing:
         return Difference(np.inf, f"{', '.join(missing)}: missing")
     expected = servable.settle_ties(batch, trained, answer, tolerance)
-    is_exact = tolerance == TOLERANCE
-    found = _difference(answer, expected, batch, declared, is_exact)
+    found = _difference(answer, expected, batch, declared, must_be_equal)
     num_changed = found.num_changed
-    if expected is not trained and not is_exact:
-        unsettled = _difference(answer, trained, batch, declared, is_exact)
+    if expected is not trained and not must_be_equal:
+        unsettled = _difference(answer, trained, batch, declared, must_be_equal)
         num_changed = max(num_changed, unsettled.num_changed)
     return found._replace(num_wrong=found.num_changed, num_changed=num_changed)
 
@@ -290,7 +293,7 @@ def summarize(
         name: The signature.
         found: What `compare_batch` returned for each batch.
         num_texts: The number of texts in all batches.
-        tolerance: As in `compare_batch`.
+        tolerance: The largest difference that counts as equal.
     """
     largest, worst, *_ = max(found, key=lambda each: each.largest)
     num_wrong = sum(each.num_wrong for each in found)
@@ -342,7 +345,7 @@ def num_strings(path: files.AnyPath) -> int:
     return len(saved_model.read_options(path).text_features)
 
 
-def _difference(answer, expected, batch, declared, is_exact=True):
+def _difference(answer, expected, batch, declared, must_be_equal):
     """Returns the `Difference` of an answer, with `num_changed` of its texts.
 
     Args:
@@ -350,9 +353,7 @@ def _difference(answer, expected, batch, declared, is_exact=True):
         expected: The trained model's answer.
         batch: Rows of one or two strings, bytes.
         declared: {output: its `Output`} of the signature.
-        is_exact: Whether another string or integer is an infinite difference.
-            Otherwise it is only counted, and the numbers that belong to it are
-            not compared.
+        must_be_equal: As in `compare_batch`.
     """
     unknown = sorted(answer.keys() - declared.keys())
     if unknown:
@@ -378,14 +379,14 @@ def _difference(answer, expected, batch, declared, is_exact=True):
         if output.is_exact:
             differs = (value != wanted).reshape(len(batch), -1).any(axis=1)
             is_changed |= differs
-            rows = np.where(differs & is_exact, np.inf, 0.0)
+            rows = np.where(differs & must_be_equal, np.inf, 0.0)
         else:
             rows = np.abs(value.astype(np.float64) - wanted)
             rows /= np.maximum(np.abs(wanted), 1.0)
             # NaN would compare as no difference at all.
             rows = np.where(np.isnan(rows), np.inf, rows)
         rows = rows.reshape(len(batch), -1)
-        if output.is_of_choice and not is_exact:
+        if output.is_of_choice and not must_be_equal:
             rows = np.where(is_changed[:, np.newaxis], 0.0, rows)
         # Without entities there are no numbers.
         rows = rows.max(axis=1, initial=0.0)
@@ -393,7 +394,7 @@ def _difference(answer, expected, batch, declared, is_exact=True):
         if rows[row] > largest:
             largest = float(rows[row])
             where = f"{name} of {_shorten(batch[row])}"
-    num_changed = 0 if is_exact else int(is_changed.sum())
+    num_changed = 0 if must_be_equal else int(is_changed.sum())
     return Difference(largest, where, num_changed=num_changed)
 
 
