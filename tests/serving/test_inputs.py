@@ -114,7 +114,7 @@ def test_windows_beyond_the_bound_are_as_if_not_there(max_windows):
 
     def answer(contexts, bound):
         maker = squad_windows.WindowMaker(servable.preprocessor, task, bound)
-        answers = question_answering.find_answers(
+        answers = question_answering._answer_strings(
             tf.constant([b"the"] * len(contexts)),
             tf.constant(contexts),
             maker,

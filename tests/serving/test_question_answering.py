@@ -74,7 +74,7 @@ def test_random_questions_are_answered_as_run_squad_does(servable, changes):
         QuestionAnswering, servable.model, servable.preprocessor, task
     )
     rows = ROWS + random_rows(len(str(changes)))
-    answers = question_answering.find_answers(
+    answers = question_answering._answer_strings(
         *(tf.constant(column) for column in zip(*rows)),
         WindowMaker(servable.preprocessor, task),
         servable.model,
@@ -214,7 +214,7 @@ def test_answers_are_cited_character_for_character():
         }
 
     context = "\ufeffÉ \U0001f600 " * 9 + "QUÍCK, (\u200bthe 我)" + " a" * 30
-    answers = question_answering.find_answers(
+    answers = question_answering._answer_strings(
         tf.constant(["the?", "我"]),
         tf.constant([context, context[:-60]]),
         WindowMaker(preprocessor, TASK),

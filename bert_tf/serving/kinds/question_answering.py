@@ -29,7 +29,6 @@ from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering import scores as squad_scores
 from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.question_answering import windows as squad_windows
-from bert_tf.tasks.question_answering.windows import WindowMaker
 
 QUESTION = "question"
 CONTEXT = "context"
@@ -112,7 +111,7 @@ class QuestionAnswering(Servable):
     ) -> dict[str, tf.Tensor]:
         questions, _ = self.cut(texts[QUESTION])
         contexts, is_cut = self.cut(texts[CONTEXT])
-        answers = find_answers(questions, contexts, self._maker(), module)
+        answers = _answer_strings(questions, contexts, self._maker(), module)
         return answers | {"is_cut": answers["is_cut"] | is_cut}
 
     def hard_texts(self) -> list[Row]:
@@ -239,10 +238,8 @@ class QuestionAnswering(Servable):
         return settled
 
 
-def find_answers(
-    questions: tf.Tensor, contexts: tf.Tensor, maker: WindowMaker, model: Any
-) -> dict[str, tf.Tensor]:
-    """Finds the answers to questions, with TensorFlow operations.
+def _answer_strings(questions, contexts, maker, model):
+    """Returns the answers to strings, with TensorFlow operations.
 
     Args:
         questions: string `[B]`.
@@ -251,7 +248,7 @@ def find_answers(
         model: A `BertSpanPredictor`, or a callable with its interface.
 
     Returns:
-        The answers to strings, {output: tensor}.
+        {output: tensor}.
     """
     contexts = _valid(contexts)
     windows = squad_answers.cut_windows(maker, questions, contexts)
@@ -309,7 +306,9 @@ def _scores_of_spans(task, windows, logits):
         task, windows, logits: As in `_answers`.
     """
     # As many candidates as there are positions, up to a task's limit.
-    task = dataclasses.replace(task, n_best_size=min(logits.shape[1], 1000))
+    task = dataclasses.replace(
+        task, n_best_size=min(logits.shape[1], squad.MOST_ANSWERS)
+    )
     spans = squad_answers.find_spans(task, windows, logits)
     offsets = windows.offsets
     columns = (

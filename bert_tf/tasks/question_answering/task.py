@@ -48,7 +48,7 @@ from bert_tf.text.preprocessor import Preprocessor
 FAMILY = "squad"
 # An exported model reserves room for this many answers, and in every window
 # combines as many starts with as many ends.
-_MOST_ANSWERS = 1000
+MOST_ANSWERS = 1000
 
 _SIZES = (
     "doc_stride",
@@ -115,9 +115,9 @@ class SquadTask(Task):
                     f"`{field}` must be a positive integer of 32 bits. "
                     f"Received: {field}={files.shortened(value)}."
                 )
-        if self.n_best_size > _MOST_ANSWERS:
+        if self.n_best_size > MOST_ANSWERS:
             raise ValueError(
-                f"`n_best_size` must be at most {_MOST_ANSWERS:,}. "
+                f"`n_best_size` must be at most {MOST_ANSWERS:,}. "
                 f"Received: n_best_size={self.n_best_size}."
             )
         if type(self.version_2_with_negative) is not bool:
