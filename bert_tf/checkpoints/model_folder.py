@@ -341,7 +341,9 @@ def make_texts(
     elif tokenizer_files.describe(tokenizer) is not None:
         # transformers' AlbertTokenizer leaves the segments out by default.
         tokenizer_config["model_input_names"] = [
-            *("input_ids", "token_type_ids", "attention_mask")
+            "input_ids",
+            "token_type_ids",
+            "attention_mask",
         ]
     tokenizer_json = tokenizer.tokenizer_json
     return {

@@ -54,9 +54,16 @@ FLOAT_FILE, INT8_FILE = "model.onnx", "model_int8.onnx"
 FILES = (FLOAT_FILE, INT8_FILE)
 # The options that apply to ONNX.
 _TAKEN = (
-    *("kind", "settings", "max_seq_length", "text_features"),
-    *("is_checked", "check_file", "version"),
-    *("label_column", "token_column", "max_accuracy_loss"),
+    "kind",
+    "settings",
+    "max_seq_length",
+    "text_features",
+    "is_checked",
+    "check_file",
+    "version",
+    "label_column",
+    "token_column",
+    "max_accuracy_loss",
 )
 # The end of a slice along an axis of any length.
 _END = 2**31 - 1

@@ -23,8 +23,13 @@ TASK = "task"
 RERANKER = "reranker"
 TOKEN_EMBEDDINGS = "token_embeddings"
 KINDS = (
-    *(TASK, "encoder", "embedding", TOKEN_EMBEDDINGS, RERANKER),
-    *("fill_mask", "preprocessor"),
+    TASK,
+    "encoder",
+    "embedding",
+    TOKEN_EMBEDDINGS,
+    RERANKER,
+    "fill_mask",
+    "preprocessor",
 )
 
 # Values of the setting `embedding`: how the vector is made.

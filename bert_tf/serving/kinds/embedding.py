@@ -64,7 +64,10 @@ class Embedding(Servable):
     KIND = "embedding"
     outputs_of_ids = (
         Output(
-            *(OUTPUT, "float32", "size", "the vector of the text"),
+            name=OUTPUT,
+            dtype="float32",
+            axes="size",
+            meaning="the vector of the text",
             heading=OUTPUT,
             show=lambda answers: show_vector(answers[OUTPUT]),
         ),

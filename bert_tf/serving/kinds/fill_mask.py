@@ -46,14 +46,20 @@ class FillMask(Servable):
     KIND = "fill_mask"
     outputs_of_ids = (
         Output(
-            *("tokens", "string", "masks top_k", "the likeliest for each mask"),
+            name="tokens",
+            dtype="string",
+            axes="masks top_k",
+            meaning="the likeliest for each mask",
             missing=b"",
             heading="masks",
             show=_show_masks,
         ),
         Output("ids", "int32", "masks top_k", "their ids", missing="[PAD]'s"),
         Output(
-            *("scores", "float32", "masks top_k", "their probabilities"),
+            name="scores",
+            dtype="float32",
+            axes="masks top_k",
+            meaning="their probabilities",
             missing=0.0,
         ),
         Output("num_masks", "int32", "", "how many masks are answered"),
@@ -61,8 +67,10 @@ class FillMask(Servable):
     outputs_of_strings = (
         *outputs_of_ids,
         Output(
-            *("sequences", "string", "masks top_k"),
-            "the text with the token in the place of the mask",
+            name="sequences",
+            dtype="string",
+            axes="masks top_k",
+            meaning="the text with the token in the place of the mask",
             missing=b"",
         ),
         # True if masks have no answer, beyond `max_masks` or the longest
@@ -162,8 +170,7 @@ class FillMask(Servable):
         probabilities = probabilities[:, :most]
         num_masks = tf.minimum(num_masks, most)
         answers = fill_mask.decode(
-            *(probabilities, num_masks, vocabulary),
-            self.options.settings["top_k"],
+            probabilities, num_masks, vocabulary, self.options.settings["top_k"]
         )
         strings, is_cut = self.cut(tf.constant([text for (text,) in texts]))
         answers = self._with_sequences(strings, is_cut, answers)

@@ -35,23 +35,32 @@ class Encoder(Servable):
     KIND = "encoder"
     outputs_of_strings = outputs_of_ids = (
         Output(
-            *("pooled_output", "float32", "hidden", "the vector of the text"),
+            name="pooled_output",
+            dtype="float32",
+            axes="hidden",
+            meaning="the vector of the text",
             heading="pooled_output",
             show=lambda answers: show_vector(answers["pooled_output"]),
         ),
         Output("default", "float32", "hidden", "the same as `pooled_output`"),
         Output(
-            *("sequence_output", "float32", "length hidden"),
-            "the vectors of the tokens",
+            name="sequence_output",
+            dtype="float32",
+            axes="length hidden",
+            meaning="the vectors of the tokens",
         ),
         # One tensor with an axis of layers; the callable returns a list.
         Output(
-            *("encoder_outputs", "float32", "layers length hidden"),
-            "the vectors of the tokens in every layer",
+            name="encoder_outputs",
+            dtype="float32",
+            axes="layers length hidden",
+            meaning="the vectors of the tokens in every layer",
         ),
         Output(
-            *(features.INPUT_MASK, "int32", "length"),
-            "1 where there is a token, 0 at padding",
+            name=features.INPUT_MASK,
+            dtype="int32",
+            axes="length",
+            meaning="1 where there is a token, 0 at padding",
         ),
     )
     MODEL = BertEncoder

@@ -35,17 +35,24 @@ class Preprocessing(Servable):
     KIND = "preprocessor"
     outputs_of_strings = (
         Output(
-            *("input_word_ids", "int32", "max_seq_length", "the ids"),
+            name="input_word_ids",
+            dtype="int32",
+            axes="max_seq_length",
+            meaning="the ids",
             heading="input_word_ids",
             show=_show_ids,
         ),
         Output(
-            *("input_mask", "int32", "max_seq_length"),
-            "1 where there is a token, 0 at padding",
+            name="input_mask",
+            dtype="int32",
+            axes="max_seq_length",
+            meaning="1 where there is a token, 0 at padding",
         ),
         Output(
-            *("input_type_ids", "int32", "max_seq_length"),
-            "which of the strings a token belongs to",
+            name="input_type_ids",
+            dtype="int32",
+            axes="max_seq_length",
+            meaning="which of the strings a token belongs to",
         ),
     )
     input_names = INPUT_NAMES

@@ -40,12 +40,16 @@ class MultiLabel(Servable):
 
     outputs_of_ids = (
         Output(
-            *("is_label", "bool", "classes"),
-            "whether the label is likelier than not",
+            name="is_label",
+            dtype="bool",
+            axes="classes",
+            meaning="whether the label is likelier than not",
         ),
         Output(
-            *("probabilities", "float32", "classes"),
-            "the probability of each label",
+            name="probabilities",
+            dtype="float32",
+            axes="classes",
+            meaning="the probability of each label",
             heading="labels",
             show=_show_labels,
         ),

@@ -34,12 +34,17 @@ class MultipleChoice(Servable):
 
     outputs_of_strings = outputs_of_ids = (
         Output(
-            *("choice", "int32", "", "the number of the likeliest choice"),
+            name="choice",
+            dtype="int32",
+            axes="",
+            meaning="the number of the likeliest choice",
             heading="choice",
         ),
         Output(
-            *("probabilities", "float32", "choices"),
-            "the probability of each choice",
+            name="probabilities",
+            dtype="float32",
+            axes="choices",
+            meaning="the probability of each choice",
         ),
     )
     MODEL = BertMultipleChoice

@@ -45,7 +45,11 @@ MOST_FROZEN_BYTES = 2**28
 KINDS: dict[str, type[Servable]] = {
     kind.KIND: kind
     for kind in (
-        *(Encoder, Embedding, TokenEmbeddings, Reranker, FillMask),
+        Encoder,
+        Embedding,
+        TokenEmbeddings,
+        Reranker,
+        FillMask,
         Preprocessing,
     )
 }

@@ -65,7 +65,10 @@ class Output:
 
 
 IS_CUT = Output(
-    *("is_cut", "bool", "", "whether part of the answer may be missing"),
+    name="is_cut",
+    dtype="bool",
+    axes="",
+    meaning="whether part of the answer may be missing",
     heading="cut",
     show=lambda answers: "cut" if answers["is_cut"] else "",
 )
@@ -75,9 +78,11 @@ IS_CUT = Output(
 COUNT_TOKENS = "count_tokens"
 COUNTED = (
     Output(
-        *("num_tokens", "int32", ""),
-        "with `--count_tokens`: how many tokens were read, [CLS] and [SEP] "
-        "among them",
+        name="num_tokens",
+        dtype="int32",
+        axes="",
+        meaning="with `--count_tokens`: how many tokens were read, [CLS] and "
+        "[SEP] among them",
         of_setting=COUNT_TOKENS,
         heading="tokens",
         show=lambda answers: str(answers["num_tokens"]),

@@ -42,21 +42,30 @@ _SCORES = "scores_of_spans"
 
 _ANSWER = (
     Output(
-        *("answers", "string", "", "the answer, exactly as in the context"),
+        name="answers",
+        dtype="string",
+        axes="",
+        meaning="the answer, exactly as in the context",
         missing=b"",
         heading="answer",
         show=lambda answers: show_text(answers["answers"]),
     ),
     # Characters are Unicode code points.
     Output(
-        *("starts", "int32", "", "where it starts in the context"),
+        name="starts",
+        dtype="int32",
+        axes="",
+        meaning="where it starts in the context",
         missing=-1,
         heading="characters",
         show=lambda answers: show_span(answers["starts"], answers["limits"]),
     ),
     Output("limits", "int32", "", "where it ends, exclusive", missing=-1),
     Output(
-        *("scores", "float32", "", "its probability among the n best"),
+        name="scores",
+        dtype="float32",
+        axes="",
+        meaning="its probability among the n best",
         missing=0.0,
         is_of_choice=True,
         heading="score",
@@ -81,8 +90,10 @@ class QuestionAnswering(Servable):
             for output in _ANSWER
         ),
         Output(
-            *("null_odds", "float32", ""),
-            "the empty answer's score minus the best span's",
+            name="null_odds",
+            dtype="float32",
+            axes="",
+            meaning="the empty answer's score minus the best span's",
             of_task=lambda task: task.version_2_with_negative,
             heading="null odds",
             show=lambda answers: f"{answers['null_odds']:.3f}",

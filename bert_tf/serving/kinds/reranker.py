@@ -39,12 +39,17 @@ class Reranker(Servable):
     KIND = RERANKER
     outputs_of_ids = (
         Output(
-            *("scores", "float32", "", "the logit: texts are ordered by it"),
+            name="scores",
+            dtype="float32",
+            axes="",
+            meaning="the logit: texts are ordered by it",
             heading="scores",
         ),
         Output(
-            *("probabilities", "float32", ""),
-            "its sigmoid, from 0 to 1",
+            name="probabilities",
+            dtype="float32",
+            axes="",
+            meaning="its sigmoid, from 0 to 1",
             heading="probabilities",
         ),
     )

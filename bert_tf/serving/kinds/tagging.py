@@ -52,26 +52,34 @@ def _show_entities(answers):
 
 _OF_ENTITIES = (
     Output(
-        *("labels", "string", "entities", "their types, in order"),
+        name="labels",
+        dtype="string",
+        axes="entities",
+        meaning="their types, in order",
         missing=b"",
         heading="entities",
         show=_show_entities,
     ),
     # Characters are Unicode code points.
     Output(
-        "starts",
-        "int32",
-        "entities",
-        "where they start in the text",
+        name="starts",
+        dtype="int32",
+        axes="entities",
+        meaning="where they start in the text",
         missing=-1,
     ),
     Output(
-        *("limits", "int32", "entities", "where they end, exclusive"),
+        name="limits",
+        dtype="int32",
+        axes="entities",
+        meaning="where they end, exclusive",
         missing=-1,
     ),
     Output(
-        *("scores", "float32", "entities"),
-        "the least probability of the entity's tags",
+        name="scores",
+        dtype="float32",
+        axes="entities",
+        meaning="the least probability of the entity's tags",
         missing=0.0,
         is_of_choice=True,
     ),
@@ -97,8 +105,10 @@ class Tagging(Servable):
     )
     outputs_of_ids = (
         Output(
-            *("token_probabilities", "float32", "length tags"),
-            "the probabilities of every token's tags",
+            name="token_probabilities",
+            dtype="float32",
+            axes="length tags",
+            meaning="the probabilities of every token's tags",
         ),
         Output("classes", "string", "tags", "the tags, in this order"),
     )

@@ -50,33 +50,45 @@ class TokenEmbeddings(Servable):
     KIND = options_lib.TOKEN_EMBEDDINGS
     outputs_of_ids = (
         Output(
-            *(OUTPUT, "float32", "length size", "the vectors of the tokens"),
+            name=OUTPUT,
+            dtype="float32",
+            axes="length size",
+            meaning="the vectors of the tokens",
             missing=0.0,
             heading="vector of the first token",
             show=lambda answers: show_vector(answers[OUTPUT][0]),
         ),
         Output(
-            *("tokens", "string", "length"),
-            "the tokens, as the vocabulary has them",
+            name="tokens",
+            dtype="string",
+            axes="length",
+            meaning="the tokens, as the vocabulary has them",
             missing=b"",
             heading="tokens",
             show=_show_tokens,
         ),
         Output(
-            *("num_tokens", "int32", ""),
-            "how many tokens there are, [CLS] and [SEP] among them",
+            name="num_tokens",
+            dtype="int32",
+            axes="",
+            meaning="how many tokens there are, [CLS] and [SEP] among them",
         ),
     )
     outputs_of_strings = (
         *outputs_of_ids,
         # Characters are Unicode code points.
         Output(
-            *("starts", "int32", "length"),
-            "where they start in the text; -1 for [CLS] and [SEP]",
+            name="starts",
+            dtype="int32",
+            axes="length",
+            meaning="where they start in the text; -1 for [CLS] and [SEP]",
             missing=_NOWHERE,
         ),
         Output(
-            *("limits", "int32", "length", "where they end, exclusive"),
+            name="limits",
+            dtype="int32",
+            axes="length",
+            meaning="where they end, exclusive",
             missing=_NOWHERE,
         ),
         dataclasses.replace(
