@@ -61,7 +61,9 @@ def save(folder, task):
         SPEC,
         MAX_LENGTH,
         task=task.to_dict(),
-        vectors=sentence_model.vectors_of(model),
+        vectors=sentence_model.vectors_of(
+            model, task.query_prompt, task.passage_prompt
+        ),
     )
     return str(folder)
 
