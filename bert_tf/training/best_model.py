@@ -42,7 +42,7 @@ class BestModel:
         self.folder = f"{output_dir}/{BEST_FOLDER}"
         self._path = f"{output_dir}/{FOLDER}/{_FILE}"
         self._settings = settings
-        self.loss = self._read_loss()
+        self.loss = _number(self._read_loss())
 
     def keep(self, loss: float, write: Callable[[str], object]) -> bool:
         """Replaces the best model if the loss of another one is lower.
@@ -61,8 +61,7 @@ class BestModel:
             # new model for that of the old loss.
             self._write_loss(None)
         write(self.folder)
-        # Nothing is lower than NaN; any other model is better.
-        self.loss = None if math.isnan(loss) else loss
+        self.loss = _number(loss)
         self._write_loss(self.loss)
         return True
 
@@ -107,6 +106,11 @@ class BestModel:
             name: values[name]
             for name in sorted(_LOSS_SETTINGS & values.keys())
         }
+
+
+def _number(loss):
+    """Returns the loss, or None for NaN, which any other loss beats."""
+    return None if loss is None or math.isnan(loss) else loss
 
 
 @contextlib.contextmanager

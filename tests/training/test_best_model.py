@@ -1,5 +1,7 @@
 """Which model of a pre-training is kept as the best."""
 
+import json
+
 import pytest
 
 from bert_tf import files
@@ -100,6 +102,14 @@ def test_any_loss_is_better_than_one_that_is_no_number(tmp_path):
         False,
     ]
     assert best.loss == 2.0
+    # As earlier releases wrote it.
+    path = tmp_path / "train/best.json"
+    values = json.loads(path.read_text()) | {"loss": float("nan")}
+    path.write_text(json.dumps(values))
+    (tmp_path / "best").mkdir()
+    (tmp_path / "best/eval_results.txt").write_text("loss = nan\n")
+    best = BestModel(str(tmp_path), resumed_settings(tmp_path, 0))
+    assert best.keep(9.0, lambda _: None)
 
 
 @pytest.mark.parametrize(
