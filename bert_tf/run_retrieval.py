@@ -267,13 +267,12 @@ def _check_is_stored(stored, sizes):
         program.check_as_tuned(flag, value == wanted, repr(wanted), str(value))
 
 
-def _check_is_trained(folder, dense):
-    """Raises `ValueError` unless there is one layer, as with --head=dense."""
-    (*others, layer) = dense
-    if others or not layer.is_trainable:
+def _check_is_trainable(folder, vectors):
+    """Raises `ValueError` if no --head is like the checkpoint's layers."""
+    if not vectors.is_trainable:
         found = [
             f"{each.activation} with{'out' * (each.bias is None)} a bias"
-            for each in dense
+            for each in vectors.dense
         ]
         raise ValueError(
             f"{folder}: its Dense layers must be one, tanh with a bias: no "
@@ -348,7 +347,7 @@ def _vector_fields(folder, vectors):
         prompts = [vectors.query_prompt, vectors.passage_prompt]
         if vectors.dense:
             head = options.DENSE
-            dense_size = vectors.dense[-1].kernel.shape[1]
+            dense_size = vectors.dense_size
     if _HEAD.value is not None:
         head = _HEAD.value
     if head == options.NO_HEAD:
@@ -366,8 +365,8 @@ def _vector_fields(folder, vectors):
             "and --passage_prompt must be empty. "
             f"Received: {', '.join(map(repr, prompts))}."
         )
-    if vectors is not None and vectors.dense and _HEAD.value is None:
-        _check_is_trained(folder, vectors.dense)
+    if vectors is not None and _HEAD.value is None:
+        _check_is_trainable(folder, vectors)
     return {
         "pooling": _POOLING.value or pooling,
         "is_normalized": is_normalized,

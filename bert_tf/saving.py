@@ -298,8 +298,7 @@ def _has_vectors(folder):
     vectors = sentence_folder.read_known(folder)
     if vectors is None:
         return False
-    is_trainable = all(layer.is_trainable for layer in vectors.dense)
-    if len(vectors.dense) > 1 or not is_trainable:
+    if not vectors.is_trainable:
         logging.warning(
             "%s: its Dense layers are not loaded: only one with tanh and a "
             "bias can be trained. An export has them.",
@@ -315,11 +314,10 @@ def _vector_arguments(vectors, config):
     if truncate_dim is not None and config is not None:
         # Files may keep more numbers than there are.
         truncate_dim = vectors.size(config.hidden_size)
-    dense_size = vectors.dense[0].kernel.shape[1] if vectors.dense else None
     return {
         "pooling": vectors.pooling,
         "is_normalized": vectors.is_normalized,
-        "dense_size": dense_size,
+        "dense_size": vectors.dense_size,
         "truncate_dim": truncate_dim,
     }
 

@@ -146,15 +146,26 @@ class SentenceVectors:
                 f"Received: truncate_dim={files.shortened(size)}."
             )
 
+    @property
+    def dense_size(self) -> int | None:
+        """Outputs of the last dense layer; None if there are no layers."""
+        return self.dense[-1].kernel.shape[1] if self.dense else None
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether a `BertSentenceEncoder` can have all the dense layers."""
+        return len(self.dense) < 2 and all(
+            layer.is_trainable for layer in self.dense
+        )
+
     def size(self, hidden_size: int) -> int:
         """Returns how many numbers a vector has.
 
         Args:
             hidden_size: The model's hidden size.
         """
-        if self.dense:
-            hidden_size = self.dense[-1].kernel.shape[1]
-        return min(hidden_size, self.truncate_dim or hidden_size)
+        size = self.dense_size or hidden_size
+        return min(size, self.truncate_dim or size)
 
     def check_normalized(self, is_normalized: bool | None) -> None:
         """Checks that vectors can be normalised, if this is asked for.

@@ -1,6 +1,7 @@
 """What model.safetensors does not hold of a `BertSentenceEncoder`."""
 
 import keras
+import numpy as np
 from absl import logging
 from keras import ops
 
@@ -70,14 +71,12 @@ def load_dense(model: keras.Model, folder: str, may_be_new: bool) -> None:
     if layer is None:
         return
     vectors = sentence_folder.read(folder)
-    stored = () if vectors is None else vectors.dense
     shapes = [tuple(each.shape) for each in layer.weights]
-    if (
-        len(stored) == 1
-        and stored[0].is_trainable
-        and [each.shape for each in stored[0].weights] == shapes
-    ):
-        layer.set_weights(stored[0].weights)
+    stored: list[np.ndarray] = []
+    if vectors is not None and vectors.is_trainable:
+        stored = [each for dense in vectors.dense for each in dense.weights]
+    if [each.shape for each in stored] == shapes:
+        layer.set_weights(stored)
     elif may_be_new:
         logging.info("%s: starting with a new dense layer.", folder)
     else:
