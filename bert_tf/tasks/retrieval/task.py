@@ -216,14 +216,7 @@ class RetrievalTask(Task):
     )
 
     def __post_init__(self):
-        is_simcse = self.loss_name == options.SIMCSE
-        is_scored = is_simcse or self.loss_name in options.SCORED
-        for field, value in (
-            ("pooling", "cls" if is_simcse else sentence_encoder.MEAN),
-            ("is_normalized", self.loss_name != options.TRIPLET),
-            ("head", options.TRAINING_DENSE if is_simcse else options.NO_HEAD),
-            ("metric", "spearman" if is_scored else "nDCG@10"),
-        ):
+        for field, value in self._defaults_of_loss().items():
             if getattr(self, field) is None:
                 object.__setattr__(self, field, value)
         for fields, text, is_good in _RANGES:
@@ -247,14 +240,24 @@ class RetrievalTask(Task):
         for field in ("matryoshka_sizes", "text_columns", "corpus"):
             object.__setattr__(self, field, tuple(getattr(self, field)))
 
+    def _defaults_of_loss(self):
+        """Returns the defaults that depend on the loss, {field: value}."""
+        is_simcse = self.loss_name == options.SIMCSE
+        is_scored = is_simcse or self.loss_name in options.SCORED
+        return {
+            "pooling": sentence_encoder.CLS
+            if is_simcse
+            else sentence_encoder.MEAN,
+            "is_normalized": self.loss_name != options.TRIPLET,
+            "head": options.TRAINING_DENSE if is_simcse else options.NO_HEAD,
+            "metric": "spearman" if is_scored else "nDCG@10",
+        }
+
     def unset_fields(self) -> set[str]:
-        # Some defaults depend on the loss.
-        defaults = RetrievalTask(loss_name=self.loss_name)
         return super().unset_fields() | {
-            field.name
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) == getattr(defaults, field.name)
-            and field.name != "loss_name"
+            field
+            for field, value in self._defaults_of_loss().items()
+            if getattr(self, field) == value
         }
 
     @property
