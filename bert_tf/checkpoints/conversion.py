@@ -260,7 +260,7 @@ def _texts(checkpoint, config, architecture, tokenizer):
         labels = config_json.label_names(
             checkpoint.config_values, checkpoint.folder
         )
-        problem_type = checkpoint.config_values.get("problem_type")
+        problem_type = checkpoint.problem_type
     values = config_json.make(
         checkpoint.family,
         config,

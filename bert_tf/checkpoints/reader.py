@@ -84,6 +84,11 @@ class Checkpoint:
         return sorted(paths)
 
     @property
+    def problem_type(self) -> str | None:
+        """config.json's kind of classification; None if it has none."""
+        return self.config_values.get("problem_type")
+
+    @property
     def num_labels(self) -> int | None:
         """Outputs of the (token) classifier, or None without one."""
         if self.architecture is not None:

@@ -32,6 +32,7 @@ from bert_tf.tasks.source import TEST
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
+from bert_tf.tasks.task import task_of_classifier
 from bert_tf.tasks.tsv import Examples
 
 FAMILY = "multi_label"
@@ -128,21 +129,13 @@ class MultiLabelTask(Task):
     def from_checkpoint(
         cls, checkpoint: Checkpoint, text_features: tuple[str, ...] = ()
     ) -> Self | None:
-        problem_type = checkpoint.config_values.get("problem_type")
         if (
             parts.CLASSIFIER not in checkpoint.found_parts
-            or problem_type != config_json.MULTI_LABEL
+            or checkpoint.problem_type != config_json.MULTI_LABEL
         ):
             return None
-        labels = checkpoint.label_names
-        path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
-        with files.errors_named(f"{path}, id2label"):
-            task = cls(
-                name="classifier", text_features=("text",), labels=labels
-            )
-        # Outside the block, as the caller's names are not the file's.
-        return dataclasses.replace(
-            task, text_features=text_features or task.text_features
+        return task_of_classifier(
+            cls, checkpoint, text_features, labels=checkpoint.label_names
         )
 
     def make_model(

@@ -20,6 +20,7 @@ from keras import ops
 from bert_tf import features
 from bert_tf import files
 from bert_tf import formats
+from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
@@ -545,6 +546,33 @@ def check_label_column(label_column: str, name: str) -> None:
             f"`label_column` must be {name!r}, as the files of this family "
             f"have it. Received: label_column={files.shortened(label_column)}."
         )
+
+
+def task_of_classifier(
+    task_class: type[Any],
+    checkpoint: Checkpoint,
+    text_features: tuple[str, ...],
+    **fields: Any,
+) -> Any:
+    """Returns the task of a classifier that transformers wrote.
+
+    Args:
+        task_class: A class of tasks with `name` and `text_features`.
+        checkpoint: The open checkpoint.
+        text_features: See `Task.from_checkpoint`.
+        **fields: The other fields.
+
+    Raises:
+        ValueError: If the names of the classes are not valid; the message
+            names the file.
+    """
+    path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
+    with files.errors_named(f"{path}, id2label"):
+        task = task_class(name="classifier", text_features=("text",), **fields)
+    # Outside the block, as the caller's names are not the file's.
+    return dataclasses.replace(
+        task, text_features=text_features or task.text_features
+    )
 
 
 def check_logits(logits: Tensor, num_outputs: int) -> None:

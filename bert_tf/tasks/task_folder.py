@@ -77,10 +77,7 @@ def _why_no_head(checkpoint, task, model, heads):
     elif parts.CLASSIFIER in heads:
         is_multi_label, is_wanted = (
             problem_type == config_json.MULTI_LABEL
-            for problem_type in (
-                checkpoint.config_values.get("problem_type"),
-                task.problem_type,
-            )
+            for problem_type in (checkpoint.problem_type, task.problem_type)
         )
         if is_multi_label != is_wanted:
             return "the checkpoint's head is for another kind of classification"

@@ -21,6 +21,7 @@ from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import report
+from bert_tf.tasks import families
 from bert_tf.tasks import fill_mask
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.features.extraction import Extraction
@@ -417,6 +418,10 @@ def test_answers_of_the_new_kinds_are_shown():
         },
     )
     assert table.splitlines()[1].endswith("  2 7")
+
+
+def test_every_family_of_tasks_has_a_kind():
+    assert opening.KINDS_OF_TASKS.keys() == families.TASKS.keys()
 
 
 def table_of_outputs():

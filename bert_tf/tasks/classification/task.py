@@ -39,6 +39,7 @@ from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
+from bert_tf.tasks.task import task_of_classifier
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
 
@@ -194,33 +195,28 @@ class ClassificationTask(Task):
     def from_checkpoint(
         cls, checkpoint: Checkpoint, text_features: tuple[str, ...] = ()
     ) -> Self | None:
-        problem_type = checkpoint.config_values.get("problem_type")
         if (
             parts.CLASSIFIER not in checkpoint.found_parts
-            or problem_type == config_json.MULTI_LABEL
+            or checkpoint.problem_type == config_json.MULTI_LABEL
         ):
             return None
-        path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
-        if problem_type == config_json.REGRESSION and (
+        if checkpoint.problem_type == config_json.REGRESSION and (
             checkpoint.num_labels != 1
         ):
             raise ValueError(
-                f"{path}: `problem_type` must not be 'regression' with several "
+                f"{checkpoint.folder}/{config_json.CONFIG_FILE}: "
+                "`problem_type` must not be 'regression' with several "
                 "outputs, which would be served as classes. "
                 f"Received: num_labels={checkpoint.num_labels}."
             )
         labels = checkpoint.label_names
         is_regression = len(labels) < 2
-        with files.errors_named(f"{path}, id2label"):
-            task = cls(
-                name="classifier",
-                text_features=("text",),
-                labels=() if is_regression else labels,
-                metrics=("pearson" if is_regression else "accuracy",),
-            )
-        # Outside the block, as the caller's names are not the file's.
-        return dataclasses.replace(
-            task, text_features=text_features or task.text_features
+        return task_of_classifier(
+            cls,
+            checkpoint,
+            text_features,
+            labels=() if is_regression else labels,
+            metrics=("pearson" if is_regression else "accuracy",),
         )
 
     def takes_head_of(self, values: dict[str, Any]) -> bool:
