@@ -409,13 +409,7 @@ def check_vocabulary(
     if path is None or vocabulary is None:
         return None
     with files.errors_named(path):
-        if len(vocabulary) != config.vocab_size:
-            raise ValueError(
-                "must have as many entries as the configuration's "
-                f"vocab_size={config.vocab_size}. Received: "
-                f"{len(vocabulary)} entries."
-            )
-        check_padding(config, vocabulary)
+        _check_entries(config, vocabulary)
     tokenizer_files.read(folder, vocabulary)
     return vocabulary
 
@@ -436,14 +430,19 @@ def check_padding(
         )
 
 
-def _check(config, vocabulary, max_seq_length):
+def _check_entries(config, vocabulary):
     if len(vocabulary) != config.vocab_size:
         raise ValueError(
-            "The tokenizer's vocabulary must have as many entries as the "
-            f"model's vocab_size={config.vocab_size}. "
+            "must have as many entries as the configuration's "
+            f"vocab_size={config.vocab_size}. "
             f"Received: {len(vocabulary)} entries."
         )
     check_padding(config, vocabulary)
+
+
+def _check(config, vocabulary, max_seq_length):
+    with files.errors_named("The vocabulary"):
+        _check_entries(config, vocabulary)
     _check_length(max_seq_length)
     config.check_length(max_seq_length)
 
