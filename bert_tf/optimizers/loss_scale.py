@@ -57,3 +57,17 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         factor = ops.where(is_finite, ops.where(grows, 2.0, 1.0), 0.5)
         self.dynamic_scale.assign(scale * factor)
         self.step_counter.assign(ops.where(grows, 0, count))
+
+
+def scaled_for(
+    compute_dtype: str, optimizer: BertOptimizer
+) -> keras.optimizers.Optimizer:
+    """Returns the optimizer, with a loss scale if it is to train in float16.
+
+    Args:
+        compute_dtype: The model's compute dtype.
+        optimizer: A `BertOptimizer`.
+    """
+    if compute_dtype == "float16":
+        return LossScaleOptimizer(optimizer)
+    return optimizer

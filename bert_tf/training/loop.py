@@ -178,14 +178,7 @@ def train(
     check_batch_size(config, strategy)
     num_skipped = _most_skipped(config, state.optimizer)
     if compiled is None:
-        compiled = step_lib.CompiledSteps(
-            state.model,
-            objective,
-            state.optimizer,
-            config.gradient_accumulation_steps,
-            config.seed,
-            config.compilation,
-        )
+        compiled = make_steps(state, objective, config)
     watch = health.Health(num_skipped)
     # Unreadable input is reported before anything is written.
     paths = getattr(source, "paths", ())
@@ -344,6 +337,20 @@ class _Run:
             raise preemption.stopped(
                 self._stop_signal, self._state.step, num_steps
             )
+
+
+def make_steps(
+    state: TrainingState, objective: Objective, config: TrainingConfig
+) -> step_lib.CompiledSteps:
+    """Returns the steps that `train` makes with these arguments."""
+    return step_lib.CompiledSteps(
+        state.model,
+        objective,
+        state.optimizer,
+        config.gradient_accumulation_steps,
+        config.seed,
+        config.compilation,
+    )
 
 
 def check_batch_size(

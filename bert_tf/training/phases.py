@@ -17,7 +17,6 @@ from bert_tf.input.record_source import RecordSource
 from bert_tf.models.objectives import Objective
 from bert_tf.training import loop
 from bert_tf.training import preemption
-from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.options import Phase
@@ -70,14 +69,7 @@ def train(
             place = f"Phase {number} of {len(phases)}: " if last else ""
             _check(config, source, strategy, place)
     # The step is traced once for all phases whose batches have the same form.
-    compiled = step_lib.CompiledSteps(
-        state.model,
-        objective,
-        state.optimizer,
-        configs[0].gradient_accumulation_steps,
-        configs[0].seed,
-        configs[0].compilation,
-    )
+    compiled = loop.make_steps(state, objective, configs[0])
     # Around all phases: the signal may come between two of them.
     with preemption.stop_noted():
         for number, (phase, config, source) in enumerate(

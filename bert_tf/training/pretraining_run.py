@@ -15,15 +15,16 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
-from bert_tf import manifest
+from bert_tf import files
+from bert_tf import manifest as manifest_lib
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.input import pretraining
 from bert_tf.input.record_source import RecordSource
+from bert_tf.optimizers import loss_scale
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
-from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.training import checkpointing
@@ -178,13 +179,11 @@ def _make_model(options, start, strategy, policy, make):
         pretraining = make(options, start, policy)
     if options.rematerialize:
         pretraining.rematerialize()
-    num_replicas = strategy.num_replicas_in_sync
     logging.info(
-        "%s parameters, %s, %d replica%s.",
+        "%s parameters, %s, %s.",
         f"{pretraining.model.count_params():,}",
         policy,
-        num_replicas,
-        "" if num_replicas == 1 else "s",
+        files.counted(strategy.num_replicas_in_sync, "replica", "replicas"),
     )
     return pretraining
 
@@ -216,7 +215,7 @@ def _make_state(options, start, pretraining, sources, eval_source, strategy):
     vocabulary = start.tokenizer.vocabulary.to_text()
     description = {
         **start.config.to_dict(),
-        "vocab_sha256": manifest.text_sha256(vocabulary),
+        "vocab_sha256": manifest_lib.text_sha256(vocabulary),
         **pretraining.description,
     }
     tokenizer = tokenizer_files.describe(start.tokenizer)
@@ -259,9 +258,7 @@ def _make_optimizer(options, compute_dtype):
         layerwise_decay=options.layerwise_learning_rate_decay,
         **arguments,
     )
-    if compute_dtype == "float16":
-        return LossScaleOptimizer(optimizer)
-    return optimizer
+    return loss_scale.scaled_for(compute_dtype, optimizer)
 
 
 def _run_settings(options, pretraining, sources, eval_source, strategy):
@@ -492,16 +489,16 @@ def _describe_records(sources):
     for source in {id(source): source for source in sources}.values():
         if not source.manifests:
             found[str(id(source))] = {"Files": len(source.paths)}, {}
-        for found_manifest in source.manifests:
+        for manifest in source.manifests:
             # If a set is spread over several folders, each folder has a
             # manifest of the whole set.
-            identity = repr(dataclasses.replace(found_manifest, records={}))
+            identity = repr(dataclasses.replace(manifest, records={}))
             if identity in seen:
                 continue
             seen.add(identity)
-            described = _describe(found_manifest)
+            described = _describe(manifest)
             _, counts = found.setdefault(repr(described), (described, {}))
-            for name, count in found_manifest.counts.items():
+            for name, count in manifest.counts.items():
                 counts[name] = counts.get(name, 0) + count
     return [
         described
@@ -514,9 +511,9 @@ def _describe_records(sources):
     ]
 
 
-def _describe(found_manifest):
+def _describe(manifest):
     """Returns {title: value} of records, from their manifest."""
-    settings = found_manifest.settings
+    settings = manifest.settings
     masking = [settings.get("masking_mode", "static")]
     if "masked_lm_prob" in settings:
         percent = 100 * settings["masked_lm_prob"]
@@ -524,13 +521,13 @@ def _describe(found_manifest):
     masking += ["whole words"] if settings.get("do_whole_word_mask") else []
     masking += ["spans"] if settings.get("do_span_mask") else []
     masking += ["n-grams"] if settings.get("do_ngram_mask") else []
-    rule = settings.get(manifest.MASKING_RULE, "bert")
+    rule = settings.get(manifest_lib.MASKING_RULE, "bert")
     masking += [f"{rule}'s rule"] if rule != "bert" else []
     return {
         "Objective": settings.get("objective"),
         "Masking": ", ".join(masking),
-        "Sequence length": found_manifest.max_seq_length,
-        "Masked tokens, at most": found_manifest.max_predictions_per_seq,
+        "Sequence length": manifest.max_seq_length,
+        "Masked tokens, at most": manifest.max_predictions_per_seq,
         "Passes over the text": settings.get("dupe_factor"),
         "TensorFlow Datasets": settings.get(_TFDS_NAME),
     }

@@ -9,13 +9,12 @@ import tensorflow as tf
 
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.models.objectives import Objective
+from bert_tf.optimizers import loss_scale
 from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.tasks.task import Task
 from bert_tf.training import loop
 from bert_tf.training import randomness
-from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.compilation import Compilation
 from bert_tf.tuning import fit as fit_lib
@@ -44,9 +43,7 @@ def make_optimizer(
         bias_correction=config.bias_correction,
         layerwise_decay=config.layerwise_learning_rate_decay,
     )
-    if compute_dtype == "float16":
-        return LossScaleOptimizer(optimizer)
-    return optimizer
+    return loss_scale.scaled_for(compute_dtype, optimizer)
 
 
 def make_trainer(
@@ -110,14 +107,7 @@ def make_trainer(
         strategy,
         record.write,
         history=record.training,
-        compiled=step_lib.CompiledSteps(
-            state.model,
-            objective,
-            state.optimizer,
-            loop_config.gradient_accumulation_steps,
-            loop_config.seed,
-            loop_config.compilation,
-        ),
+        compiled=loop.make_steps(state, objective, loop_config),
     )
 
 
