@@ -29,6 +29,7 @@ from absl import flags
 
 from bert_tf import files
 from bert_tf import program
+from bert_tf import progress_bar
 from bert_tf.pretraining.sources.sentences import split_sentences
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for the files.")
@@ -63,27 +64,39 @@ def library_folder(name):
     return pathlib.Path(importlib.util.find_spec(name).origin).parent
 
 
-def docstrings(folder):
+def docstrings(library):
     """Yields the docstrings of modules, classes and functions, in order."""
-    for path in sorted(folder.rglob("*.py")):
-        parts = path.relative_to(folder).parts
-        if _SKIPPED_FOLDERS & set(parts) or path.name.startswith("test"):
-            continue
-        try:
-            with warnings.catch_warnings():
-                # Old sources have escapes that newer Pythons warn about.
-                warnings.simplefilter("ignore")
-                tree = ast.parse(path.read_text("utf-8"))
-        except (SyntaxError, UnicodeDecodeError):
-            continue
-        for node in _statements(tree):
-            if isinstance(
-                node,
-                (ast.Module, ast.ClassDef, ast.FunctionDef),
-            ):
-                docstring = ast.get_docstring(node)
-                if docstring:
-                    yield docstring
+    paths = _source_files(library_folder(library))
+    with progress_bar.track(
+        paths, f"read {library}", len(paths), " files"
+    ) as tracked:
+        for path in tracked:
+            try:
+                with warnings.catch_warnings():
+                    # Old sources have escapes that newer Pythons warn about.
+                    warnings.simplefilter("ignore")
+                    tree = ast.parse(path.read_text("utf-8"))
+            except (SyntaxError, UnicodeDecodeError):
+                continue
+            yield from _docstrings_of(tree)
+
+
+def _source_files(folder):
+    """Returns the paths of a library's sources, without its tests, sorted."""
+    return [
+        path
+        for path in sorted(folder.rglob("*.py"))
+        if not _SKIPPED_FOLDERS & {*path.relative_to(folder).parts}
+        and not path.name.startswith("test")
+    ]
+
+
+def _docstrings_of(tree):
+    for node in _statements(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            docstring = ast.get_docstring(node)
+            if docstring:
+                yield docstring
 
 
 def _statements(node):
@@ -129,7 +142,7 @@ def collect(libraries, max_examples, max_words):
         documents["train"].append(prose(text))
     for library in libraries:
         labelled = []
-        for docstring in docstrings(library_folder(library)):
+        for docstring in docstrings(library):
             paragraphs = prose(docstring)
             text = " ".join(" ".join(paragraphs).split()[:max_words])
             # Wrappers repeat the docstring of the function they wrap.
