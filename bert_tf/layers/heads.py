@@ -12,9 +12,12 @@ from keras import ops
 from bert_tf.config import fraction
 from bert_tf.config import whole_number
 from bert_tf.layers.activations import apply_activation
+from bert_tf.layers.chains import run_chain
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.gathering import gather_positions
+from bert_tf.layers.gradients import sum_rows
+from bert_tf.layers.gradients import with_gradient
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -99,7 +102,7 @@ class MaskedLMHead(ConfiguredLayer):
         self.layer_norm = self.make_layer_norm("layer_norm", width)
         self.output_bias = _add_output_bias(self)
 
-    def call(self, sequence, positions, word_embeddings):
+    def call(self, sequence, positions, word_embeddings, training=None):
         x_BPD = sequence
         if positions is not None:
             x_BPD = gather_positions(sequence, positions)
@@ -108,12 +111,16 @@ class MaskedLMHead(ConfiguredLayer):
         x_ND = ops.reshape(x_BPD, (-1, hidden_size))
         x_ND = apply_activation(self.config.hidden_act, self.transform(x_ND))
         x_ND = self.layer_norm(x_ND)
-        logits_NV = _score_words(x_ND, word_embeddings, self.output_bias)
+        logits_NV = _score_words(
+            x_ND, word_embeddings, self.output_bias, training
+        )
         return ops.reshape(
             logits_NV, (batch_size, num_predictions, self.config.vocab_size)
         )
 
-    def compute_output_spec(self, sequence, positions, word_embeddings):
+    def compute_output_spec(
+        self, sequence, positions, word_embeddings, training=None
+    ):
         at = sequence if positions is None else positions
         return keras.KerasTensor(
             (*at.shape[:2], self.config.vocab_size), dtype="float32"
@@ -163,7 +170,7 @@ class SpanBoundaryHead(ConfiguredLayer):
         self.layer_norm_2 = self.make_layer_norm("layer_norm_2", width)
         self.output_bias = _add_output_bias(self)
 
-    def call(self, before, after, places, word_embeddings):
+    def call(self, before, after, places, word_embeddings, training=None):
         x_BPD = ops.concatenate(
             [before, after, ops.take(self.place_embeddings, places, axis=0)],
             axis=-1,
@@ -177,12 +184,16 @@ class SpanBoundaryHead(ConfiguredLayer):
             x_ND = dense(x_ND)
             x_ND = apply_activation(self.config.hidden_act, x_ND)
             x_ND = layer_norm(x_ND)
-        logits_NV = _score_words(x_ND, word_embeddings, self.output_bias)
+        logits_NV = _score_words(
+            x_ND, word_embeddings, self.output_bias, training
+        )
         return ops.reshape(
             logits_NV, (batch_size, num_predictions, self.config.vocab_size)
         )
 
-    def compute_output_spec(self, before, after, places, word_embeddings):
+    def compute_output_spec(
+        self, before, after, places, word_embeddings, training=None
+    ):
         return keras.KerasTensor(
             (*places.shape, self.config.vocab_size), dtype="float32"
         )
@@ -325,12 +336,46 @@ def _add_output_bias(layer):
     )
 
 
-def _score_words(x_ND, word_embeddings, bias):
+def _score_words(x_ND, word_embeddings, bias, training):
     """Returns float32 `[N, V]`: the products with the words, plus a bias."""
     words_VD = ops.cast(word_embeddings, x_ND.dtype)
-    logits_NV = ops.matmul(x_ND, ops.transpose(words_VD))
     # The loss is in float32 under every dtype policy.
-    return ops.add(ops.cast(logits_NV, "float32"), ops.cast(bias, "float32"))
+    bias_V = ops.cast(bias, "float32")
+    if training:
+        return _score_in_training(x_ND, words_VD, bias_V)
+    logits_NV = ops.matmul(x_ND, ops.transpose(words_VD))
+    return ops.add(ops.cast(logits_NV, "float32"), bias_V)
+
+
+@with_gradient
+def _score_in_training(x_ND, words_VD, bias_V):
+    """Does the same, with a gradient of fewer passes over `[N, V]` numbers.
+
+    TensorFlow's own would compute the words' gradient as `[D, V]` and transpose
+    it.
+    """
+    logits_NV = ops.matmul(x_ND, ops.transpose(words_VD))
+    if logits_NV.dtype == "float32":
+        # TensorFlow fuses this sum with the product.
+        logits_NV = ops.add(logits_NV, bias_V)
+    else:
+        logits_NV = run_chain(_add_in_float32, logits_NV, bias_V)
+
+    def gradient(wide_NV):
+        up_NV = ops.cast(wide_NV, x_ND.dtype)
+        return (
+            ops.matmul(up_NV, words_VD),
+            ops.matmul(ops.transpose(up_NV), x_ND),
+            sum_rows(wide_NV),
+        )
+
+    return logits_NV, gradient
+
+
+def _add_in_float32(x_NV, bias_V, dtype):
+    """Returns the sum of a row and a float32 vector: a chain."""
+    del dtype
+    return ops.add(ops.cast(x_NV, "float32"), bias_V)
 
 
 class _DenseLogits(keras.layers.Dense):

@@ -277,10 +277,12 @@ def _cross_entropy_of_words(logits, labels):
             places_N2 = ops.stack(
                 [ops.arange(ops.shape(labels_N)[0]), labels_N], axis=-1
             )
-            return ops.scatter_update(
-                exps_NV * (up_N[:, None] / sum_N1),
-                places_N2,
+            return run_chain(
+                _slopes,
+                exps_NV,
+                up_N[:, None] / sum_N1,
                 (ops.exp(-losses_N1[:, 0]) - 1) * up_N,
+                places_N2,
             )
 
         return losses_N1[:, 0], gradient
@@ -294,6 +296,16 @@ def _exps(logits_NV, max_N1, dtype):
     del dtype
     exps_NV = ops.exp(logits_NV - max_N1)
     return exps_NV, ops.sum(exps_NV, axis=-1, keepdims=True)
+
+
+def _slopes(exps_NV, factors_N1, label_slopes_N, places_N2, dtype):
+    """Returns the exponentials times factors, but at the labels given slopes.
+
+    A chain. TensorFlow by itself would copy the product before it changes the
+    labels.
+    """
+    del dtype
+    return ops.scatter_update(exps_NV * factors_N1, places_N2, label_slopes_N)
 
 
 PRETRAINING = Objective(

@@ -5,9 +5,11 @@ import functools
 import math
 import numbers
 import re
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import Any
+from typing import NamedTuple
 from typing import TypeAlias
 
 import keras
@@ -27,6 +29,10 @@ _MAY_BE_NONE = ("global_clipnorm", "weight_decay")
 _ALL_REDUCE = tf.distribute.experimental.CommunicationOptions(
     bytes_per_pack=50 * 2**20
 )
+
+# The update of a smaller variable is done sooner than its compiled form could
+# be called.
+_MIN_COMPILED_ELEMENTS = 2**18
 
 LearningRate: TypeAlias = (
     float | keras.optimizers.schedules.LearningRateSchedule
@@ -189,6 +195,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self.skip_nonfinite = skip_nonfinite
         self.layerwise_decay = layerwise_decay
         self._step_cache = _StepCache()
+        self._compiles_updates = False
 
     def build(self, variables):
         if self.built:
@@ -236,6 +243,21 @@ class BertOptimizer(keras.optimizers.Optimizer):
         """
         return self._update_norm.value()
 
+    @contextlib.contextmanager
+    def compiling_updates(self, is_wanted: bool = True) -> Iterator[None]:
+        """Makes `apply` compile the updates of large variables with XLA.
+
+        TensorFlow needs four passes over memory for an update, XLA one.
+
+        Args:
+            is_wanted: Whether to compile them.
+        """
+        self._compiles_updates = is_wanted
+        try:
+            yield
+        finally:
+            self._compiles_updates = False
+
     def apply(self, grads, trainable_variables=None):
         if self.loss_scale_factor is not None:
             # Keras divides them, which IndexedSlices do not support.
@@ -253,31 +275,36 @@ class BertOptimizer(keras.optimizers.Optimizer):
         factor = self._rate_factors[index]
         # Made once per device. Made for each variable, they would be a tenth
         # of the operations of a small model's step.
-        kept_share, scalars = self._step_cache.get(
+        scalars = self._step_cache.get(
             (variable.device, factor, dtype),
             lambda: self._make_scalars(learning_rate, factor, dtype),
         )
-        if self.skip_nonfinite:
-            gradient = tf.where(
-                ops.isfinite(self.gradient_norm), gradient, tf.zeros([], dtype)
+        is_decayed = self._is_decayed[index]
+        resources = [
+            handle(each)
+            for each in (
+                variable,
+                self._momentums[index],
+                self._velocities[index],
             )
-
-        before = self._read_after(gradient, variable)
-        if self._is_decayed[index]:
-            self.assign(variable, before * kept_share)
-        # One pass over memory; single operations would make ten.
-        tf.raw_ops.ResourceApplyAdam(
-            var=_handle(variable),
-            m=_handle(self._momentums[index]),
-            v=_handle(self._velocities[index]),
-            grad=gradient,
-            **scalars,
+        ]
+        update: Callable[..., Any] = _update
+        if (
+            self._compiles_updates
+            and gradient.shape.num_elements() >= _MIN_COMPILED_ELEMENTS
+        ):
+            update = _compiled_update()
+        update(*resources, gradient, scalars, is_decayed)
+        self._update_norm.add(
+            _adam_change(dtype, is_decayed),
+            *resources,
+            scalars.decay,
+            scalars.step_size,
+            scalars.adam["epsilon"],
         )
-        after = tf.convert_to_tensor(variable)
-        self._update_norm.add(before, after)
 
     def _make_scalars(self, learning_rate, rate_factor, dtype):
-        """Returns the factor of a decayed weight, and Adam's inputs."""
+        """Returns what the updates of many variables share: `_Scalars`."""
         rate = tf.cast(learning_rate, dtype)
         if rate_factor != 1.0:
             rate *= rate_factor
@@ -290,29 +317,37 @@ class BertOptimizer(keras.optimizers.Optimizer):
             power_1, power_2 = tf.pow(beta_1, step), tf.pow(beta_2, step)
             # TensorFlow adds epsilon to the root of the uncorrected v.
             epsilon *= tf.sqrt(1 - power_2)
+        is_finite = None
         if self.skip_nonfinite:
             # A rate of 0 and betas of 1 change nothing.
             is_finite = ops.isfinite(self.gradient_norm)
             rate = tf.where(is_finite, rate, tf.zeros([], dtype))
             beta_1 = tf.where(is_finite, beta_1, tf.ones([], dtype))
             beta_2 = tf.where(is_finite, beta_2, tf.ones([], dtype))
-        return 1 - rate * (self.weight_decay or 0.0), {
-            "beta1_power": power_1,
-            "beta2_power": power_2,
-            "lr": rate,
-            "beta1": beta_1,
-            "beta2": beta_2,
-            "epsilon": epsilon,
-        }
+        decay = rate * (self.weight_decay or 0.0)
+        return _Scalars(
+            clip=self._clip_factor(dtype),
+            is_finite=is_finite,
+            decay=decay,
+            kept_share=1 - decay,
+            step_size=rate * tf.sqrt(1 - power_2) / (1 - power_1),
+            adam={
+                "beta1_power": power_1,
+                "beta2_power": power_2,
+                "lr": rate,
+                "beta1": beta_1,
+                "beta2": beta_2,
+                "epsilon": epsilon,
+            },
+        )
 
-    def _read_after(self, gradient, variable):
-        """Returns the variable's value, read once its gradient is computed.
-
-        TensorFlow would compute with an earlier value as soon as a step begins:
-        a second copy of all weights, kept until the step ends.
-        """
-        with tf.control_dependencies([gradient]):
-            return tf.convert_to_tensor(variable)
+    def _clip_factor(self, dtype):
+        """Returns what gradients are multiplied by, or None."""
+        largest = self.global_clipnorm
+        if largest is None:
+            return None
+        norm = tf.cast(self.gradient_norm, dtype)
+        return largest / tf.maximum(norm, largest)
 
     def get_config(self):
         return super().get_config() | {
@@ -362,12 +397,102 @@ class BertOptimizer(keras.optimizers.Optimizer):
         )
         self.gradient_norm.assign(norm)
         self._update_norm.reset()
-        if self.global_clipnorm is not None:
-            scale = self.global_clipnorm / tf.maximum(
-                norm, self.global_clipnorm
-            )
-            grads = tuple(grad * tf.cast(scale, grad.dtype) for grad in grads)
         return list(zip(grads, variables))
+
+
+class _Scalars(NamedTuple):
+    """Scalars of an update.
+
+    Attributes:
+        clip: Factor of the gradient, or None.
+        is_finite: Whether the gradient is finite, or None. If it is not, it
+            counts as 0.
+        decay: Share of its size that a decayed weight loses.
+        kept_share: The rest.
+        step_size: The learning rate, corrected as m and v are.
+        adam: Inputs of `ResourceApplyAdam`.
+    """
+
+    clip: tf.Tensor | None
+    is_finite: tf.Tensor | None
+    decay: tf.Tensor
+    kept_share: tf.Tensor
+    step_size: tf.Tensor
+    adam: dict[str, tf.Tensor]
+
+
+def _clipped(gradient, scalars):
+    """Returns a gradient as it is applied."""
+    if scalars.clip is not None:
+        gradient *= scalars.clip
+    if scalars.is_finite is not None:
+        zero = tf.zeros([], gradient.dtype)
+        gradient = tf.where(scalars.is_finite, gradient, zero)
+    return gradient
+
+
+def _update(variable, momentum, velocity, gradient, scalars, is_decayed):
+    """Decays a variable and makes Adam's step.
+
+    Args:
+        variable, momentum, velocity: Resources.
+        gradient: Tensor, not clipped.
+        scalars: `_Scalars`.
+        is_decayed: Whether the variable is decayed.
+    """
+    gradient = _clipped(gradient, scalars)
+    if is_decayed:
+        tf.raw_ops.AssignVariableOp(
+            resource=variable,
+            value=read_after(gradient, variable) * scalars.kept_share,
+        )
+    # One pass over memory; single operations would make ten.
+    tf.raw_ops.ResourceApplyAdam(
+        var=variable,
+        m=momentum,
+        v=velocity,
+        grad=gradient,
+        **scalars.adam,
+    )
+
+
+def read_after(gradient: tf.Tensor, variable: tf.Tensor) -> tf.Tensor:
+    """Returns the value of a resource, read once a gradient is computed.
+
+    TensorFlow would compute with an earlier value as soon as a step begins: a
+    second copy of all weights, kept until the step ends.
+    """
+    with tf.control_dependencies([gradient]):
+        return _read(variable, gradient.dtype)
+
+
+def _read(resource, dtype):
+    return tf.raw_ops.ReadVariableOp(resource=resource, dtype=dtype)
+
+
+@functools.cache
+def _adam_change(dtype, is_decayed):
+    """Returns a function to the change that led to a weight.
+
+    It takes what is left after the update. With a tensor of the earlier weight
+    XLA could not update it in place.
+    """
+
+    def change(variable, momentum, velocity, decay, step_size, epsilon):
+        value, m, v = (
+            _read(each, dtype) for each in (variable, momentum, velocity)
+        )
+        step = step_size * m / (tf.sqrt(v) + epsilon)
+        if not is_decayed:
+            return -step
+        return -(step + decay * (value + step) / (1 - decay))
+
+    return change
+
+
+@functools.cache
+def _compiled_update():
+    return tf.function(_update, autograph=False, jit_compile=True)
 
 
 class _StepCache:
@@ -418,47 +543,58 @@ class _UpdateNorm:
     def reset(self):
         self._half_square.assign(0.0)
 
-    def add(self, before, after):
+    def add(self, change, *tensors):
+        """Adds what `change` returns, a variable's change.
+
+        Args:
+            change: A function of tensors and resources.
+            *tensors: Its arguments.
+        """
         if self.is_wanted is False:
             return
         # `tf.cond` would trace two functions for every variable, which takes
         # an eighth of a step's tracing time.
-        half_square, zero = _half_squares(before.dtype)
-        (change,) = tf.raw_ops.StatelessIf(
+        half_square, zero = _half_squares(
+            change, tuple(tensor.dtype for tensor in tensors)
+        )
+        (half_square,) = tf.raw_ops.If(
             cond=self.is_wanted,
-            input=[before, after],
+            input=tensors,
             Tout=[tf.float32],
             then_branch=half_square,
             else_branch=zero,
         )
         # Assigned outside the condition, as replicas cannot synchronise in it.
-        change.set_shape([])
-        self._half_square.assign_add(change)
+        half_square.set_shape([])
+        self._half_square.assign_add(half_square)
 
     def value(self):
         return tf.sqrt(2 * self._half_square)
 
 
 @functools.cache
-def _half_squares(dtype):
-    """Returns two functions of two tensors of any shape to a float32 scalar.
+def _half_squares(change, dtypes):
+    """Returns two functions of such tensors, of any shape, to a float32 scalar.
 
-    The first returns half the squared norm of their difference, the second 0.
+    The first returns half the squared norm of their `change`, the second 0.
     """
-    tensors = [tf.TensorSpec(None, dtype)] * 2
 
-    def half_square(before, after):
-        return tf.cast(tf.nn.l2_loss(before - after), tf.float32)
+    def half_square(*tensors):
+        return tf.cast(tf.nn.l2_loss(change(*tensors)), tf.float32)
 
-    def zero(before, after):
-        del before, after
+    def zero(*tensors):
+        del tensors
         return tf.constant(0.0)
 
+    signature = [
+        tf.TensorSpec([] if dtype == tf.resource else None, dtype)
+        for dtype in dtypes
+    ]
     # They outlive the graph in which they are first needed.
     with tf.init_scope():
         return tuple(
             tf.function(
-                function, autograph=False, input_signature=tensors
+                function, autograph=False, input_signature=signature
             ).get_concrete_function()
             for function in (half_square, zero)
         )
@@ -516,7 +652,7 @@ def _dense(grad, variable):
     return grad
 
 
-def _handle(variable):
+def handle(variable: Any) -> tf.Tensor:
     """Returns the resource of a Keras variable or a `tf.Variable`."""
     if isinstance(variable, keras.Variable):
         variable = variable.value

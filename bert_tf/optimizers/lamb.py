@@ -53,6 +53,11 @@ class LambOptimizer(bert.BertOptimizer):
         momentum, velocity = self._momentums[index], self._velocities[index]
         dtype = variable.dtype
         gradient = ops.cast(gradient, dtype)
+        clip_factor = self._step_cache.get(
+            (variable.device, dtype), lambda: self._clip_factor(dtype)
+        )
+        if clip_factor is not None:
+            gradient = gradient * clip_factor
 
         self.assign_add(
             momentum,
@@ -70,20 +75,24 @@ class LambOptimizer(bert.BertOptimizer):
             first = first / (1 - ops.power(self.beta_1, step))
             second = second / (1 - ops.power(self.beta_2, step))
         update = first / (ops.sqrt(second) + self.epsilon)
-        weights = self._read_after(gradient, variable)
+        weights = bert.read_after(gradient, bert.handle(variable))
         if self._is_decayed[index]:
             update = update + self.weight_decay * weights
         if self._is_adapted[index]:
             update = _trust_ratio(weights, update) * update
         rate = ops.cast(learning_rate, dtype) * self._rate_factors[index]
         change = self._zero_if_nonfinite(rate * update)
-        self._update_norm.add(change, ops.zeros([], change.dtype))
+        self._update_norm.add(_itself, change)
         self.assign_sub(variable, change)
 
     def _zero_if_nonfinite(self, change):
         if not self.skip_nonfinite:
             return change
         return ops.where(ops.isfinite(self.gradient_norm), change, 0.0)
+
+
+def _itself(change):
+    return change
 
 
 def _trust_ratio(weights, update):

@@ -21,7 +21,8 @@ class Compilation(enum.Enum):
     """Which part of a training step XLA compiles."""
 
     NOTHING = "nothing"
-    # On CPUs, the chains of its layers and its loss: see `compiled_chains`.
+    # On CPUs, the chains of its layers and its loss, see `compiled_chains`, and
+    # the updates of large variables.
     CHAINS = "chains"
     # The whole step on one device; otherwise the part without communication
     # between replicas.
@@ -45,9 +46,13 @@ def compiled_chains() -> contextlib.AbstractContextManager[None]:
     only if all devices are CPUs: the gain on GPUs has not been measured, and
     TPUs compile everything anyway.
     """
+    return chains.run_by(_run_chain if is_on_cpus() else None)
+
+
+def is_on_cpus() -> bool:
+    """Returns whether all devices are CPUs."""
     devices = tf.config.list_logical_devices()
-    is_on_cpus = all(device.device_type == "CPU" for device in devices)
-    return chains.run_by(_run_chain if is_on_cpus else None)
+    return all(device.device_type == "CPU" for device in devices)
 
 
 def _run_chain(chain, *tensors):

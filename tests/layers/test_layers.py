@@ -107,9 +107,9 @@ def test_layer_keeps_the_contract(name, tmp_path):
     check_layer(make_layer, inputs, tmp_path)
 
 
-def _built(name):
+def _built(name, **options):
     make_layer, inputs = CASES[name]
-    layer = make_layer()
+    layer = make_layer(**options)
     layer(*inputs)
     randomized(layer)
     return layer, reference.weights_of(layer), np.array(layer(*inputs))
@@ -186,6 +186,37 @@ def test_masked_lm_head_equals_loops():
             weights, SEQUENCE[row][POSITIONS[row]], WORD_EMBEDDINGS
         )
         np.testing.assert_allclose(outputs[row], expected, atol=5e-5)
+
+
+@pytest.mark.parametrize(
+    "policy, rtol", [("float32", 1e-5), ("bfloat16", 0.02)]
+)
+def test_masked_lm_head_has_the_gradient_of_its_plain_form(policy, rtol):
+    # So many rows that sums in 16 bits would be far off.
+    random = np.random.default_rng(3)
+    sequence = random.normal(size=(1, 2000, CONFIG.hidden_size))
+    sequence = tf.constant(sequence, "float32")
+    words = tf.Variable(WORD_EMBEDDINGS, dtype="float32")
+    upstream = random.normal(0.1, size=(1, 2000, CONFIG.vocab_size))
+    upstream = tf.constant(upstream, "float32")
+
+    def gradients(dtype, training):
+        layer, _, _ = _built("masked_lm_head", dtype=dtype)
+        with tf.GradientTape() as tape:
+            tape.watch(sequence)
+            outputs = layer(sequence, None, words, training=training)
+        sources = [sequence, words, layer.output_bias.value]
+        return outputs, *tape.gradient(outputs, sources, upstream)
+
+    dtype = "float32" if policy == "float32" else f"mixed_{policy}"
+    got = gradients(dtype, training=True)
+    wanted = gradients("float32", training=False)
+    for ours, theirs in zip(got, wanted, strict=True):
+        error = np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
+        assert error < rtol
+    # The bias's is summed in float32 under every policy.
+    expected = np.asarray(upstream, "float64").sum((0, 1))
+    np.testing.assert_allclose(got[-1], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])

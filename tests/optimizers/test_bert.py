@@ -131,8 +131,12 @@ def mirrored(num_devices=2):
     return make_strategy("mirrored", num_cpu_devices=num_devices)
 
 
+@pytest.mark.parametrize("is_compiled", [False, True])
 @pytest.mark.parametrize("bias_correction", [False, True])
-def test_steps_equal_numpy_with_clipping_and_decay(bias_correction):
+def test_steps_equal_numpy_with_clipping_and_decay(
+    bias_correction, is_compiled, monkeypatch
+):
+    monkeypatch.setattr(bert, "_MIN_COMPILED_ELEMENTS", 1)
     model = make_model()
     optimizer = BertOptimizer(0.03, bias_correction=bias_correction)
     variables = model.trainable_variables
@@ -148,7 +152,8 @@ def test_steps_equal_numpy_with_clipping_and_decay(bias_correction):
             loss = tf.reduce_mean(cross_entropy(labels, model(ids)))
         gradients = tape.gradient(loss, variables)
         assert isinstance(gradients[0], tf.IndexedSlices)
-        optimizer.apply(gradients, variables)
+        with optimizer.compiling_updates(is_compiled):
+            optimizer.apply(gradients, variables)
         dense = [tf.convert_to_tensor(g).numpy() for g in gradients]
         norms.append(oracle.apply(dense, 0.03))
         np.testing.assert_allclose(
@@ -495,22 +500,32 @@ def test_a_step_that_is_not_finite_can_be_skipped():
 def test_tracing_the_norm_of_the_update_says_nothing(caplog, monkeypatch):
     monkeypatch.setattr(tf.get_logger(), "propagate", True)
     # Not the functions of an earlier test.
-    bert._half_squares.__wrapped__(tf.float32)
+    bert._half_squares.__wrapped__(tf.identity, (tf.float32,))
     assert not caplog.records
 
 
+@pytest.mark.parametrize(
+    "make_optimizer, is_compiled",
+    [(BertOptimizer, False), (BertOptimizer, True), (LambOptimizer, False)],
+)
 @pytest.mark.parametrize("num_devices", [1, 2])
-def test_the_norm_of_the_update_is_that_of_the_change(num_devices):
+def test_the_norm_of_the_update_is_that_of_the_change(
+    num_devices, make_optimizer, is_compiled, monkeypatch
+):
+    monkeypatch.setattr(bert, "_MIN_COMPILED_ELEMENTS", 1)
     strategy = mirrored() if num_devices == 2 else make_strategy()
     with strategy.scope():
         variables = [
             keras.Variable(np.arange(4.0) + n, name=f"w{n}") for n in range(3)
         ]
-        optimizer = BertOptimizer(0.1)
+        optimizer = make_optimizer(0.1)
         optimizer.build(variables)
 
     def replica_step(is_measured):
-        with optimizer.measuring_update(is_measured):
+        with (
+            optimizer.measuring_update(is_measured),
+            optimizer.compiling_updates(is_compiled),
+        ):
             optimizer.apply(
                 [tf.constant([0.5, -0.25, 1.0, 0.0])] * 3, variables
             )
@@ -532,6 +547,32 @@ def test_the_norm_of_the_update_is_that_of_the_change(num_devices):
     assert float(optimizer.update_norm) == 0
     # It is no part of what is saved.
     assert len(optimizer.variables) == 2 + 2 * 3 + 1
+
+
+def test_compiled_updates_are_made_in_place():
+    shape = (1024, 256)
+    variable = keras.Variable(tf.ones(shape), name="kernel")
+    optimizer = BertOptimizer(0.1)
+    optimizer.build([variable])
+    updated = [variable, *optimizer.variables[2:4]]
+    assert [tuple(each.shape) for each in updated] == [shape] * 3
+
+    def step():
+        with optimizer.compiling_updates():
+            optimizer.apply([tf.ones(shape)], [variable])
+
+    step = tf.function(step)
+    step()
+
+    def places():
+        # `numpy()` would copy.
+        return [
+            np.asarray(each.value.read_value()).ctypes.data for each in updated
+        ]
+
+    before = places()
+    step()
+    assert places() == before
 
 
 def test_every_update_outside_of_apply_has_its_own_rate():

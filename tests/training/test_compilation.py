@@ -13,6 +13,7 @@ from bert_tf.input import array_source
 from bert_tf.layers import activations
 from bert_tf.layers import attend
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.optimizers import bert
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
@@ -48,6 +49,7 @@ def compiled_chains(monkeypatch):
         return compiled(chain)
 
     monkeypatch.setattr(compilation_lib, "_MIN_ELEMENTS", 1)
+    monkeypatch.setattr(bert, "_MIN_COMPILED_ELEMENTS", 1)
     monkeypatch.setattr(compilation_lib, "_compiled_chain", note)
     return chains
 
@@ -209,8 +211,9 @@ def test_steps_with_compiled_chains_are_the_plain_ones(
     monkeypatch.setattr(attend, "_MIN_SCORES", min_scores)
     strategy = make_strategy(**devices)
     got = make_steps(source, strategy)
-    # GELU, dropout and the loss; of long sequences also activations alone.
-    assert len(set(compiled_chains)) == (3 if min_scores > 1 else 4)
+    # GELU, dropout, the loss and its gradient; of long sequences also
+    # activations alone.
+    assert len(set(compiled_chains)) == (4 if min_scores > 1 else 5)
     del compiled_chains[:]
     plain = make_steps(source, strategy, compilation=Compilation.NOTHING)
     assert_equal(got, plain, rtol=0, atol=1e-5)
