@@ -3,7 +3,7 @@
 TensorFlow runs every operation by itself, and each is a pass over memory. A
 runner does a chain in fewer passes. It is set from outside, because layers know
 only `keras.ops`. They look it up when they are called, that is, when a graph is
-traced.
+traced. So do optimizers: the update of a variable is a chain.
 """
 
 import contextlib
@@ -14,30 +14,42 @@ from typing import Any
 
 from bert_tf.features import Tensor
 
-# `chain(*tensors, dtype)` returns tensors. `dtype`, at least as wide as the
-# inputs', is for intermediates; the dtypes of the results do not depend on it.
+# `chain(*tensors, dtype)` returns tensors, or updates variables whose resources
+# are among its inputs. `dtype`, at least as wide as the inputs', is for
+# intermediates; the dtypes of the results do not depend on it.
 Chain = Callable[..., Any]
 # `runner(chain, *tensors)` returns the results of the chain.
 Runner = Callable[..., Any]
 
+
+def run_plainly(chain: Chain, *tensors: Tensor) -> Any:
+    """Returns a chain's results, computed operation by operation."""
+    return chain(*tensors, tensors[0].dtype)
+
+
 # Per thread: MirroredStrategy traces its devices in threads.
-_RUNNER: contextvars.ContextVar[Runner | None] = contextvars.ContextVar(
-    "runner", default=None
+_RUNNER: contextvars.ContextVar[Runner] = contextvars.ContextVar(
+    "runner", default=run_plainly
 )
 
 
 @contextlib.contextmanager
-def run_by(runner: Runner | None) -> Iterator[None]:
-    """Makes layers that are called in the block use a runner for their chains.
+def run_by(runner: Runner) -> Iterator[None]:
+    """Makes layers and optimizers use a runner for their chains in the block.
 
     Args:
-        runner: See `Runner`. None runs operation by operation.
+        runner: See `Runner`.
     """
     token = _RUNNER.set(runner)
     try:
         yield
     finally:
         _RUNNER.reset(token)
+
+
+def runner_here() -> Runner:
+    """Returns the runner of the block, or `run_plainly` outside of any."""
+    return _RUNNER.get()
 
 
 def run_chain(chain: Chain, *tensors: Tensor) -> Any:
@@ -48,12 +60,4 @@ def run_chain(chain: Chain, *tensors: Tensor) -> Any:
             a runner may cache its compiled form.
         *tensors: Inputs of the chain.
     """
-    runner = _RUNNER.get()
-    if runner is None:
-        return run_plainly(chain, *tensors)
-    return runner(chain, *tensors)
-
-
-def run_plainly(chain: Chain, *tensors: Tensor) -> Any:
-    """Returns a chain's results, computed operation by operation."""
-    return chain(*tensors, tensors[0].dtype)
+    return runner_here()(chain, *tensors)

@@ -5,7 +5,6 @@ import functools
 import math
 import numbers
 import re
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,8 @@ from typing import TypeAlias
 import keras
 import tensorflow as tf
 from keras import ops
+
+from bert_tf.layers import chains
 
 # Excluded from weight decay, as in google-research/bert: biases (including the
 # heads' `output_bias`) and the scales of layer normalisation, as this library
@@ -29,10 +30,6 @@ _MAY_BE_NONE = ("global_clipnorm", "weight_decay")
 _ALL_REDUCE = tf.distribute.experimental.CommunicationOptions(
     bytes_per_pack=50 * 2**20
 )
-
-# The update of a smaller variable is done sooner than its compiled form could
-# be called.
-_MIN_COMPILED_ELEMENTS = 2**18
 
 LearningRate: TypeAlias = (
     float | keras.optimizers.schedules.LearningRateSchedule
@@ -195,7 +192,6 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self.skip_nonfinite = skip_nonfinite
         self.layerwise_decay = layerwise_decay
         self._step_cache = _StepCache()
-        self._compiles_updates = False
 
     def build(self, variables):
         if self.built:
@@ -243,21 +239,6 @@ class BertOptimizer(keras.optimizers.Optimizer):
         """
         return self._update_norm.value()
 
-    @contextlib.contextmanager
-    def compiling_updates(self, is_wanted: bool = True) -> Iterator[None]:
-        """Makes `apply` compile the updates of large variables with XLA.
-
-        TensorFlow needs four passes over memory for an update, XLA one.
-
-        Args:
-            is_wanted: Whether to compile them.
-        """
-        self._compiles_updates = is_wanted
-        try:
-            yield
-        finally:
-            self._compiles_updates = False
-
     def apply(self, grads, trainable_variables=None):
         if self.loss_scale_factor is not None:
             # Keras divides them, which IndexedSlices do not support.
@@ -288,13 +269,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
                 self._velocities[index],
             )
         ]
-        update: Callable[..., Any] = _update
-        if (
-            self._compiles_updates
-            and gradient.shape.num_elements() >= _MIN_COMPILED_ELEMENTS
-        ):
-            update = _compiled_update()
-        update(*resources, gradient, scalars, is_decayed)
+        self._step_cache.run_chain(
+            _update(is_decayed), gradient, *resources, scalars
+        )
         self._update_norm.add(
             _adam_change(dtype, is_decayed),
             *resources,
@@ -431,29 +408,32 @@ def _clipped(gradient, scalars):
     return gradient
 
 
-def _update(variable, momentum, velocity, gradient, scalars, is_decayed):
-    """Decays a variable and makes Adam's step.
+@functools.cache
+def _update(is_decayed):
+    """Returns the chain that updates a variable, decayed or not.
 
-    Args:
-        variable, momentum, velocity: Resources.
-        gradient: Tensor, not clipped.
-        scalars: `_Scalars`.
-        is_decayed: Whether the variable is decayed.
+    Its inputs are the gradient, not clipped, the resources of variable, m and
+    v, and `_Scalars`.
     """
-    gradient = _clipped(gradient, scalars)
-    if is_decayed:
-        tf.raw_ops.AssignVariableOp(
-            resource=variable,
-            value=read_after(gradient, variable) * scalars.kept_share,
+
+    def update(gradient, variable, momentum, velocity, scalars, dtype):
+        del dtype
+        gradient = _clipped(gradient, scalars)
+        if is_decayed:
+            tf.raw_ops.AssignVariableOp(
+                resource=variable,
+                value=read_after(gradient, variable) * scalars.kept_share,
+            )
+        # One pass over memory; single operations would make ten.
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable,
+            m=momentum,
+            v=velocity,
+            grad=gradient,
+            **scalars.adam,
         )
-    # One pass over memory; single operations would make ten.
-    tf.raw_ops.ResourceApplyAdam(
-        var=variable,
-        m=momentum,
-        v=velocity,
-        grad=gradient,
-        **scalars.adam,
-    )
+
+    return update
 
 
 def read_after(gradient: tf.Tensor, variable: tf.Tensor) -> tf.Tensor:
@@ -490,19 +470,20 @@ def _adam_change(dtype, is_decayed):
     return change
 
 
-@functools.cache
-def _compiled_update():
-    return tf.function(_update, autograph=False, jit_compile=True)
-
-
 class _StepCache:
-    """Values that the updates of a step's variables share, made once.
+    """What the updates of a step's variables share.
 
     Not a plain dictionary, because checkpoints would look into that attribute.
+
+    Attributes:
+        run_chain: The runner of the block that `apply` is called in. With
+            MirroredStrategy the updates are made in another thread, where
+            `chains.run_chain` would not know it.
     """
 
     def __init__(self):
         self._made = None
+        self.run_chain = chains.run_plainly
 
     @contextlib.contextmanager
     def kept(self):
@@ -511,10 +492,12 @@ class _StepCache:
         All replicas enter the block before any of their variables is updated.
         """
         self._made = {}
+        self.run_chain = chains.runner_here()
         try:
             yield
         finally:
             self._made = None
+            self.run_chain = chains.run_plainly
 
     def get(self, key, make):
         if self._made is None:

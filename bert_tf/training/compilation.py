@@ -21,8 +21,8 @@ class Compilation(enum.Enum):
     """Which part of a training step XLA compiles."""
 
     NOTHING = "nothing"
-    # On CPUs, the chains of its layers and its loss, see `compiled_chains`, and
-    # the updates of large variables.
+    # On CPUs, the chains of its layers, its loss and its update: see
+    # `compiled_chains`.
     CHAINS = "chains"
     # The whole step on one device; otherwise the part without communication
     # between replicas.
@@ -40,19 +40,15 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiled_chains() -> contextlib.AbstractContextManager[None]:
-    """Makes layers that are called in the block compile their chains with XLA.
+    """Makes layers and optimizers compile their chains in the block with XLA.
 
     Matrix products and random numbers are left to TensorFlow. This applies
     only if all devices are CPUs: the gain on GPUs has not been measured, and
     TPUs compile everything anyway.
     """
-    return chains.run_by(_run_chain if is_on_cpus() else None)
-
-
-def is_on_cpus() -> bool:
-    """Returns whether all devices are CPUs."""
     devices = tf.config.list_logical_devices()
-    return all(device.device_type == "CPU" for device in devices)
+    is_on_cpus = all(device.device_type == "CPU" for device in devices)
+    return chains.run_by(_run_chain if is_on_cpus else chains.run_plainly)
 
 
 def _run_chain(chain, *tensors):

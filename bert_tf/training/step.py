@@ -124,12 +124,7 @@ def train_step(
     variables = [trainable[number] for number in gradients]
     learning_rate = tf.identity(optimizer.learning_rate)
     inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    with (
-        inner_optimizer.measuring_update(measures_update),
-        inner_optimizer.compiling_updates(
-            compilation is Compilation.CHAINS and compilation_lib.is_on_cpus()
-        ),
-    ):
+    with inner_optimizer.measuring_update(measures_update), chains_compiled():
         optimizer.apply(list(gradients.values()), variables)
 
     totals, metrics = _sum_over_replicas((totals, metrics))

@@ -1,5 +1,6 @@
 """BERT's optimizer against NumPy, in `fit`, in a custom step, mirrored."""
 
+import contextlib
 import re
 
 import keras
@@ -14,6 +15,7 @@ from bert_tf.optimizers import bert
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.training import compilation
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 from support import paths
@@ -127,6 +129,12 @@ def cross_entropy(labels, logits):
     )
 
 
+def chains_compiled(is_wanted):
+    if not is_wanted:
+        return contextlib.nullcontext()
+    return compilation.compiled_chains()
+
+
 def mirrored(num_devices=2):
     return make_strategy("mirrored", num_cpu_devices=num_devices)
 
@@ -136,7 +144,7 @@ def mirrored(num_devices=2):
 def test_steps_equal_numpy_with_clipping_and_decay(
     bias_correction, is_compiled, monkeypatch
 ):
-    monkeypatch.setattr(bert, "_MIN_COMPILED_ELEMENTS", 1)
+    monkeypatch.setattr(compilation, "_MIN_ELEMENTS", 1)
     model = make_model()
     optimizer = BertOptimizer(0.03, bias_correction=bias_correction)
     variables = model.trainable_variables
@@ -152,7 +160,7 @@ def test_steps_equal_numpy_with_clipping_and_decay(
             loss = tf.reduce_mean(cross_entropy(labels, model(ids)))
         gradients = tape.gradient(loss, variables)
         assert isinstance(gradients[0], tf.IndexedSlices)
-        with optimizer.compiling_updates(is_compiled):
+        with chains_compiled(is_compiled):
             optimizer.apply(gradients, variables)
         dense = [tf.convert_to_tensor(g).numpy() for g in gradients]
         norms.append(oracle.apply(dense, 0.03))
@@ -512,7 +520,7 @@ def test_tracing_the_norm_of_the_update_says_nothing(caplog, monkeypatch):
 def test_the_norm_of_the_update_is_that_of_the_change(
     num_devices, make_optimizer, is_compiled, monkeypatch
 ):
-    monkeypatch.setattr(bert, "_MIN_COMPILED_ELEMENTS", 1)
+    monkeypatch.setattr(compilation, "_MIN_ELEMENTS", 1)
     strategy = mirrored() if num_devices == 2 else make_strategy()
     with strategy.scope():
         variables = [
@@ -524,7 +532,7 @@ def test_the_norm_of_the_update_is_that_of_the_change(
     def replica_step(is_measured):
         with (
             optimizer.measuring_update(is_measured),
-            optimizer.compiling_updates(is_compiled),
+            chains_compiled(is_compiled),
         ):
             optimizer.apply(
                 [tf.constant([0.5, -0.25, 1.0, 0.0])] * 3, variables
@@ -558,7 +566,7 @@ def test_compiled_updates_are_made_in_place():
     assert [tuple(each.shape) for each in updated] == [shape] * 3
 
     def step():
-        with optimizer.compiling_updates():
+        with chains_compiled(True):
             optimizer.apply([tf.ones(shape)], [variable])
 
     step = tf.function(step)

@@ -13,7 +13,6 @@ from bert_tf.input import array_source
 from bert_tf.layers import activations
 from bert_tf.layers import attend
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.optimizers import bert
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
@@ -49,7 +48,6 @@ def compiled_chains(monkeypatch):
         return compiled(chain)
 
     monkeypatch.setattr(compilation_lib, "_MIN_ELEMENTS", 1)
-    monkeypatch.setattr(bert, "_MIN_COMPILED_ELEMENTS", 1)
     monkeypatch.setattr(compilation_lib, "_compiled_chain", note)
     return chains
 
@@ -211,9 +209,9 @@ def test_steps_with_compiled_chains_are_the_plain_ones(
     monkeypatch.setattr(attend, "_MIN_SCORES", min_scores)
     strategy = make_strategy(**devices)
     got = make_steps(source, strategy)
-    # GELU, dropout, the loss and its gradient; of long sequences also
-    # activations alone.
-    assert len(set(compiled_chains)) == (4 if min_scores > 1 else 5)
+    # GELU, dropout, the loss and its gradient, updates with decay and without;
+    # of long sequences also activations alone.
+    assert len(set(compiled_chains)) == (6 if min_scores > 1 else 7)
     del compiled_chains[:]
     plain = make_steps(source, strategy, compilation=Compilation.NOTHING)
     assert_equal(got, plain, rtol=0, atol=1e-5)
