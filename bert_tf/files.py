@@ -108,9 +108,34 @@ def make_folder(path: AnyPath) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
+        raise _in_the_way(path) from error
+
+
+def check_may_be_written_into(path: AnyPath) -> None:
+    """Checks that files can be written into a folder; makes nothing.
+
+    Long work checks this before it begins. The folder may be yet to be made.
+    Object stores are not checked.
+
+    Raises:
+        ValueError: If a file is in the way, or the user may not write there.
+    """
+    if is_remote(path):
+        return
+    found = os.fspath(path)
+    while not os.path.lexists(found):
+        found = os.path.dirname(found) or "."
+    if not os.path.isdir(found):
+        raise _in_the_way(path)
+    if not os.access(found, os.W_OK | os.X_OK):
         raise ValueError(
-            f"{path} must be a folder, but a file is in the way."
-        ) from error
+            f"{path} must be a folder to write into. Received: a path where "
+            f"{found} may not be written."
+        )
+
+
+def _in_the_way(path):
+    return ValueError(f"{path} must be a folder, but a file is in the way.")
 
 
 def remove(path: AnyPath) -> None:

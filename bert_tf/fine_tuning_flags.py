@@ -12,6 +12,7 @@ from typing import Any
 
 from absl import flags
 
+from bert_tf import files
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.training import output_folder
@@ -38,9 +39,12 @@ def make_config() -> FineTuningConfig:
 
     Raises:
         ValueError: If a value is out of its range, two flags do not fit
-            together, or training would overwrite another model.
+            together, the output folder cannot be written, or training would
+            overwrite another model.
     """
     config = program.from_flags(FineTuningConfig)
+    # Evaluations and predictions write only at their end.
+    files.check_may_be_written_into(config.output_dir)
     if config.do_train:
         output_folder.check(config.output_dir)
     return config

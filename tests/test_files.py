@@ -231,10 +231,17 @@ def test_local_copy_has_the_bytes(folder):
         pass
 
 
-def test_a_file_in_the_way_of_a_folder_is_named(tmp_path):
+def test_a_file_in_the_way_of_a_folder_is_named(tmp_path, monkeypatch):
     (tmp_path / "out").write_text("x")
-    with pytest.raises(ValueError, match="a file is in the way"):
-        files.make_folder(tmp_path / "out" / "below")
+    for check in (files.make_folder, files.check_may_be_written_into):
+        for path in (tmp_path / "out", tmp_path / "out" / "below"):
+            with pytest.raises(ValueError, match="out.* a file is in the way"):
+                check(path)
+    files.check_may_be_written_into(tmp_path / "new" / "below")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ValueError, match="below must be a folder to write"):
+        files.check_may_be_written_into(tmp_path / "new" / "below")
+    assert not (tmp_path / "new").exists()
 
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}

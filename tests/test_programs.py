@@ -141,6 +141,11 @@ REFUSALS = {
         "--port=-1",
     ),
 }
+# Of a fine-tuning program: flags that it asks for before the others.
+ALSO_NEEDED = {
+    "run_distillation": ("--teacher=a", "--data_dir=b"),
+    "run_glue": ("--glue_dir=a", "--init_checkpoint=b"),
+}
 
 
 def command_of(path, *arguments):
@@ -160,6 +165,13 @@ def answers():
         if path.stem in REFUSALS:
             _, *flags = REFUSALS[path.stem]
             commands[path.stem, "refused"] = command_of(path, *flags)
+        if "fine_tuning_flags.make_config" in path.read_text("utf-8"):
+            commands[path.stem, "in the way"] = command_of(
+                path,
+                f"--output_dir={__file__}",
+                "--do_predict" if path.stem == "run_glue" else "--do_eval",
+                *ALSO_NEEDED.get(path.stem, ()),
+            )
     done = subprocess.run(
         [sys.executable, ROOT / "tests" / "support" / "without_tensorflow.py"],
         input=json.dumps(list(commands.values())),
@@ -220,6 +232,20 @@ def test_values_out_of_range_are_refused_at_once(answers, name):
     assert answer["stdout"] == ""
     (line,) = answer["stderr"].splitlines()
     assert REFUSALS[name][0] in line
+
+
+def test_folders_that_cannot_be_written_are_refused_at_once(answers):
+    told = {
+        name: answer["stderr"].strip()
+        for (name, kind), answer in answers.items()
+        if kind == "in the way"
+    }
+    assert len(told) == 8
+    for name, line in told.items():
+        assert line.endswith(
+            f"{name}.py: error: {__file__} must be a folder, but a file is in "
+            "the way."
+        )
 
 
 _INTERRUPTED = """
