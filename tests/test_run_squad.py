@@ -69,7 +69,10 @@ def test_questions_are_learned_answered_and_scored(
     )
     # int(12 / 5 * 2)
     assert "step 4/4" in done.stderr
-    assert "36 examples, 12 an epoch" in done.stderr
+    assert "36 windows, 12 an epoch" in done.stderr
+    card = (output / "README.md").read_text()
+    assert "- Windows: 36\n" in card
+    assert "On development set, 24 windows:" in card
     results = releases.read_results(output)
     # The best epoch is that of the best F1 at its own threshold.
     record = json.loads((output / "train" / "epochs.json").read_text())

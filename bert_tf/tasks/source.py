@@ -12,6 +12,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -54,7 +55,12 @@ class Source(abc.ABC):
             not beyond the maximum sequence length.
         window_batches: 0, or how many batches are sorted by length together;
             see `array_source.ArraySource`.
+
+    Attributes:
+        unit: What logs and model cards call the rows.
     """
+
+    unit: ClassVar[str] = "examples"
 
     examples: Any
     seed: int = 12345

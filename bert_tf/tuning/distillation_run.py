@@ -51,6 +51,10 @@ class TwoTokenizers:
     def num_examples(self) -> int:
         return self.student.num_examples
 
+    @property
+    def unit(self) -> str:
+        return self.student.unit
+
     def training_batches(
         self, batch_size: int, start_example: int = 0, context: Context = None
     ) -> tf.data.Dataset:

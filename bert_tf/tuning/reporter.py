@@ -49,7 +49,7 @@ class Reporter:
         self,
         task: Task,
         start: str | None,
-        num_examples: int,
+        source: Any,
         settings: Mapping[str, Any],
     ) -> model_card.Origin:
         """Returns the training's `Origin`, for the model card.
@@ -58,7 +58,7 @@ class Reporter:
             task: The `Task`.
             start: The checkpoint that the training begins with; None for new
                 weights.
-            num_examples: Number of training examples.
+            source: The training set's `Source`.
             settings: {name: value} of the training.
         """
         return model_card.Origin(
@@ -68,7 +68,7 @@ class Reporter:
             data={
                 "Training set": {
                     "TensorFlow Datasets": self._dataset,
-                    "Examples": f"{num_examples:,}",
+                    source.unit.capitalize(): f"{source.num_examples:,}",
                 }
             },
             datasets=(self._dataset,) if self._dataset else (),
@@ -148,4 +148,4 @@ def _name_of(task, source):
     name = str(getattr(task, "name", "development set"))
     if (path := getattr(source.examples, "path", None)) is not None:
         name = f"{name}, {os.path.basename(path)}"
-    return f"{name}, {source.num_examples:,} examples"
+    return f"{name}, {source.num_examples:,} {source.unit}"

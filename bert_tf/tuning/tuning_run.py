@@ -457,7 +457,7 @@ class Run:
         return self._reporter.make_origin(
             self.task,
             self.start.init_checkpoint,
-            self.sources[TRAIN].num_examples,
+            self.sources[TRAIN],
             {
                 "steps": self._step,
                 # There may have been fewer epochs before this step.
@@ -499,9 +499,10 @@ class Run:
                 )
         source = self.sources[TRAIN]
         logging.info(
-            "%s: %d examples, %d an epoch, %d steps of %d, %s",
+            "%s: %d %s, %d an epoch, %d steps of %d, %s",
             self.task.title,
             source.num_examples,
+            source.unit,
             self.task.num_epoch_examples(source),
             num_train_steps,
             config.train_batch_size,

@@ -338,6 +338,8 @@ class WindowSource(Source):
         maker: The `WindowMaker`.
     """
 
+    unit = "windows"
+
     examples: SquadExamples
     maker: WindowMaker
 

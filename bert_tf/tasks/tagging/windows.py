@@ -225,6 +225,8 @@ class TaggingSource(Source):
         ValueError: If an example's tag is none of the task's.
     """
 
+    unit = "windows"
+
     examples: TaggingExamples
     labels: tuple[str, ...]
     maker: WindowMaker
