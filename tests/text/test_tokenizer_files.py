@@ -203,6 +203,7 @@ READERS = {
         ("strip_accents", False),
         ("tokenize_chinese_chars", False),
         ("do_basic_tokenize", False),
+        ("truncation_side", "left"),
         ("tokenizer_class", "XLNetTokenizer"),
         ("tokenizer_class", "BertJapaneseTokenizer"),
         ("tokenizer_class", ["BertTokenizer"]),

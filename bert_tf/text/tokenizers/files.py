@@ -120,6 +120,12 @@ _CHECKS = {
         lambda value: type(value) in (int, float) and 0 < value < math.inf,
         "a positive number",
     ),
+    # Which end of a long text a model was trained on: `packing` keeps the
+    # first pieces, of all kinds of tokenizers.
+    "truncation_side": (
+        lambda value: value == "right",
+        "right",
+    ),
 }
 
 
