@@ -574,10 +574,12 @@ def _check_settings(config, task, strategy):
             "batches have one length."
         )
     if config.calibrate and not task.has_temperature:
+        # A family with both says by its kind which one it is.
+        kind = getattr(task, "kind", task.family)
         raise ValueError(
             "--calibrate must be given with a classification, several "
             "labels or a multiple choice. "
-            f"Received: a task of {task.title!r}."
+            f"Received: --calibrate=true with a task of the kind {kind!r}."
         )
 
 

@@ -215,17 +215,25 @@ def test_a_training_that_had_ended_does_not_lose_it_silently(
 
 
 @pytest.mark.parametrize(
-    "task",
+    ("task", "received"),
     [
-        SquadTask(),
-        ClassificationTask(
-            name="sts", text_features=("text",), metrics=("pearson",)
+        (SquadTask(), "'squad'"),
+        (
+            ClassificationTask(
+                name="sts", text_features=("text",), metrics=("pearson",)
+            ),
+            "'regression'",
         ),
     ],
 )
-def test_what_has_no_probabilities_is_refused(task, tmp_path):
+def test_what_has_no_probabilities_is_refused(task, received, tmp_path):
     config = FineTuningConfig(
         output_dir=str(tmp_path), do_eval=True, do_train=True, calibrate=True
     )
-    with pytest.raises(ValueError, match="--calibrate must be given with a cl"):
+    message = (
+        "^--calibrate must be given with a classification, several labels or "
+        "a multiple choice. Received: --calibrate=true with a task of the kind "
+        f"{received}.$"
+    )
+    with pytest.raises(ValueError, match=message):
         tuning_run.Run(config, task, {}, tf.distribute.get_strategy())
