@@ -140,16 +140,24 @@ class Task(abc.ABC):
 
         Raises:
             ValueError: If the family is another, a key is missing or unknown,
-                or a value is out of its range.
+                or a value is null or out of its range.
         """
         _check_stored(values, cls.family, cls._stored_fields())
-        return cls(
+        task = cls(
             **{
                 field.name: values[field.name]
                 for field in dataclasses.fields(cls)
                 if field.init and field.name in values
             }
         )
+        for name, value in values.items():
+            # The constructor takes None for a default, which may not be what
+            # the model was tuned with.
+            if value is None and getattr(task, name) is not None:
+                raise ValueError(
+                    f"`{name}` must have a value. Received: {name}=null."
+                )
+        return task
 
     @classmethod
     def from_checkpoint(

@@ -6,6 +6,7 @@
 import numpy as np
 from absl import logging
 
+from bert_tf import files
 from bert_tf.checkpoints import model_folder
 from bert_tf.tasks import calibration
 from bert_tf.tasks.task import Task
@@ -41,11 +42,18 @@ def fit(task: Task, logits: np.ndarray, labels: np.ndarray) -> tuple[Task, str]:
 
 
 def stored(folder: str, task: Task) -> float:
-    """Returns the temperature of the model in a folder; 1 if it has none."""
+    """Returns the temperature of the model in a folder; 1 if it has none.
+
+    Raises:
+        ValueError: If it is no temperature; the message names the file.
+    """
     if not task.has_temperature:
         return 1.0
     values = model_folder.read_task(folder) or {}
-    return values.get("temperature", 1.0)
+    temperature = values.get("temperature", 1.0)
+    with files.errors_named(f"{folder}/{model_folder.TASK_FILE}"):
+        calibration.check_temperature(temperature)
+    return temperature
 
 
 def keep(folder: str, output_dir: str, temperature: float) -> None:

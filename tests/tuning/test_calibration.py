@@ -212,6 +212,11 @@ def test_a_training_that_had_ended_does_not_lose_it_silently(
     again._take_temperature(temperature)
     assert again.task.temperature == 1.0
     assert "which is not kept. --calibrate fits it again" in caplog.text
+    model_folder.write_task(
+        str(tmp_path), TASK.to_dict() | {"temperature": None}
+    )
+    with pytest.raises(ValueError, match="task.json: `temperature` must be a"):
+        again._take_temperature(temperature)
 
 
 @pytest.mark.parametrize(

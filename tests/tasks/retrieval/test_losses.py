@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.checkpoints import model_folder
+from bert_tf.tasks import families
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from references import sentences
 
@@ -153,6 +155,18 @@ def test_given_fields_win_over_defaults():
     )
     assert (task.pooling, task.head, task.metric) == ("max", "none", "MAP")
     assert RetrievalTask(loss_name="triplet", is_normalized=True).is_normalized
+
+
+@pytest.mark.parametrize("field", ["pooling", "is_normalized", "metric"])
+def test_a_damaged_file_has_no_defaults(tmp_path, field):
+    values = RetrievalTask().to_dict()
+    model_folder.write_task(str(tmp_path), values)
+    # The hidden size.
+    assert families.read_task(tmp_path).dense_size is None
+    model_folder.write_task(str(tmp_path), values | {field: None})
+    message = f"task.json: `{field}` must have a value. Received: {field}=null."
+    with pytest.raises(ValueError, match=message):
+        families.read_task(tmp_path)
 
 
 def test_the_task_is_stored_whole():
