@@ -112,6 +112,14 @@ def interrupt_reported() -> Iterator[None]:
         sys.exit(128 + signal.SIGINT)
 
 
+def _report_interrupt(kind, error, trace):
+    """Does what `interrupt_reported` does; a `sys.excepthook`."""
+    if issubclass(kind, KeyboardInterrupt):
+        with interrupt_reported():
+            raise error
+    sys.__excepthook__(kind, error, trace)
+
+
 def interrupt(number: int, frame: FrameType | None) -> None:
     """All programs' handler of Ctrl-C: raises `KeyboardInterrupt`."""
     del number, frame
@@ -308,3 +316,10 @@ def numbers(flag: flags.FlagHolder) -> tuple[int, ...]:
             f"Received: --{flag.name}={','.join(flag.value)}."
         )
     return tuple(map(int, flag.value))
+
+
+# `python -m bert_tf.run_...` imports for half a second before it calls `run`.
+# Other programs, which may import this module through the library, keep theirs.
+_run_package = getattr(sys.modules["__main__"].__spec__, "parent", None) or ""
+if _run_package.partition(".")[0] == "bert_tf":
+    sys.excepthook = _report_interrupt

@@ -257,6 +257,19 @@ from bert_tf import program
 signal.signal(signal.SIGINT, signal.default_int_handler)
 program.run(lambda argv: os.kill(os.getpid(), signal.SIGINT))
 """
+# As `python -m` does, with Ctrl-C during the imports.
+_IMPORTING = """
+import runpy
+import sys
+
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "bert_tf.training_flags":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+runpy.run_module("bert_tf.run_squad", run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.mark.parametrize("module", ["bert_tf", "bert_tf.run_pretraining"])
@@ -273,9 +286,10 @@ def test_help_may_be_read_in_part(module):
     assert process.wait() == 1
 
 
-def test_ctrl_c_is_one_line():
+@pytest.mark.parametrize("code", [_INTERRUPTED, _IMPORTING])
+def test_ctrl_c_is_one_line(code):
     process = subprocess.run(
-        [sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True
+        [sys.executable, "-c", code], capture_output=True, text=True
     )
     assert process.returncode == 130
     assert process.stderr == "-c: stopped by Ctrl-C\n"
