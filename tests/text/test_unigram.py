@@ -175,8 +175,14 @@ def test_offsets_are_where_pieces_come_from(spec):
                     assert cited == token
 
 
-def test_offsets_of_plain_text_are_those_of_tokenizers(spec):
-    text = "the tokenizer of 1,234 models, written in Python."
+def test_offsets_are_those_of_tokenizers(spec):
+    text = (
+        "the tokenizer of 1,234 models, written in Python."
+        # Pieces end within what one character becomes, with an unknown one
+        # before: "this", "is" and "Python".
+        " \ufb01\xbd thi\ufb06his \ufb01\ufb06okenizer\u2026 i\ufb06he "
+        "x\u2202Pytho\u338brom"
+    )
     _, offsets = spec.make().tokenize_with_offsets(encode([text]))
     found = zip(
         offsets.starts.flat_values.numpy().tolist(),
@@ -343,6 +349,7 @@ def test_a_mark_after_a_ligature_is_kept_as_by_sentencepiece():
 
 def test_characters_are_normalised_as_by_sentencepiece():
     charsmap = sentencepiece_model.parse(learn().model).charsmap
+    changed = sentencepiece_model.changed_characters(charsmap)
     (contents,) = learn().vocabulary_files.values()
     processor = sentencepiece.SentencePieceProcessor(model_proto=contents)
     for code_point in (*range(0x21, 0xD800, 7), *range(0xFF00, 0x10000)):
@@ -353,6 +360,7 @@ def test_characters_are_normalised_as_by_sentencepiece():
         expected = text.removeprefix("\u2581")[1:-1].replace("\u2581", " ")
         found = sentencepiece_model.normalized(charsmap, chr(code_point))
         assert found == expected, hex(code_point)
+        assert changed.get(chr(code_point), chr(code_point)) == expected
 
 
 def test_folding_looks_at_every_character_that_it_changes():

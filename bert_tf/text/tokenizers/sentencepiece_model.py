@@ -23,6 +23,9 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 # `TrainerSpec.ModelType`.
 _MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
+# The first bytes of characters beyond ASCII.
+_LEADS = range(0xC2, 0xF5)
+
 # Stands before each word in entries, instead of a space.
 SPACE = "\u2581"
 
@@ -232,3 +235,33 @@ def normalized(charsmap: bytes, character: str) -> str:
     if found is None:
         return character
     return texts[found : texts.index(b"\0", found)].decode("utf-8", "replace")
+
+
+def changed_characters(charsmap: bytes) -> dict[str, str]:
+    """Returns {character: what a charsmap makes of it alone}.
+
+    All other characters stay. `normalized` describes the trie.
+    """
+    if not charsmap:
+        return {}
+    (size,) = struct.unpack_from("<I", charsmap)
+    units = np.frombuffer(charsmap, "<u4", size // 4, 4).tolist()
+    found = {}
+    # The beginnings of characters in UTF-8, and where their children are.
+    prefixes = [(b"", _offset(units[0]))]
+    while prefixes:
+        prefix, place = prefixes.pop()
+        # Of a character's bytes all but the first begin with the bits 10.
+        for byte in range(0x80, 0xC0) if prefix else (*range(0x80), *_LEADS):
+            child = place ^ byte
+            if child >= len(units) or units[child] & 0x800000FF != byte:
+                continue
+            key = prefix + bytes([byte])
+            try:
+                character = key.decode()
+            except UnicodeDecodeError:
+                if len(key) < 4:
+                    prefixes.append((key, child ^ _offset(units[child])))
+                continue
+            found[character] = normalized(charsmap, character)
+    return found

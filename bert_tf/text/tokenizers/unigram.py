@@ -164,6 +164,10 @@ class UnigramTokenizer(tf.Module):
         self.vocabulary = spec.vocabulary
         model = sentencepiece_model.parse(spec.model)
         self._model = sentencepiece_model.serialize(_with_exact_sums(model))
+        self._charsmap = model.charsmap
+        self._num_bytes = np.array(
+            [len(token.encode()) for token in spec.vocabulary.tokens], np.int32
+        )
         self._fold = make_fold(
             do_lower_case=spec.do_lower_case,
             keep_accents=spec.keep_accents,
@@ -209,8 +213,13 @@ class UnigramTokenizer(tf.Module):
         length = tf.gather(
             tf.strings.length(words.flat_values), pieces.value_rowids()
         )
-        start = tf.minimum(tf.cast(starts.flat_values, tf.int32), length - 1)
-        limit = tf.maximum(tf.cast(limits.flat_values, tf.int32), start + 1)
+        start = tf.cast(starts.flat_values, tf.int32)
+        limit = tf.cast(limits.flat_values, tf.int32)
+        # Without accents, the folding has expanded all that the model would.
+        if self.spec.keep_accents:
+            limit += self._num_bytes_beyond(words, pieces, start, limit)
+        start = tf.minimum(start, length - 1)
+        limit = tf.clip_by_value(limit, start + 1, length)
 
         def in_words(values):
             return words.with_flat_values(pieces.with_flat_values(values))
@@ -226,6 +235,69 @@ class UnigramTokenizer(tf.Module):
         ids = self._by_words(words, pieces)
         return ids, offsets_lib.Offsets(
             *(ids.with_flat_values(values.flat_values) for values in located)
+        )
+
+    def _num_bytes_beyond(self, words, pieces, start, limit):
+        """Returns by how many bytes the kernel's limits are too early.
+
+        Where the model makes several characters of one and a piece ends among
+        them, the kernel ends the piece before that character.
+
+        Args:
+            words: RaggedTensor string `[batch, (words)]`.
+            pieces: RaggedTensor int32 `[words, (pieces)]`.
+            start, limit: int32, the kernel's bytes in the words, of all pieces.
+
+        Returns:
+            int32, of the shape of `limit`: the bytes of that character, or 0.
+        """
+        code_points = tf.strings.unicode_decode(
+            words.flat_values, "UTF-8"
+        ).flat_values
+        num_bytes = offsets_lib.utf_8_length(code_points)
+        unique, index = tf.unique(code_points)
+        alone = tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8")
+        normal = _normal_forms(self._charsmap).replace(alone)
+        num_normal = tf.gather(tf.strings.length(normal), index)
+
+        # At each byte of all words: that character's bytes, and the bytes of
+        # the normal form before it.
+        normal_ends = tf.cumsum(num_normal)
+        num_bytes_at = tf.concat([tf.repeat(num_bytes, num_bytes), [0]], axis=0)
+        normal_at = tf.concat(
+            [
+                tf.repeat(normal_ends - num_normal, num_bytes),
+                tf.reduce_sum(num_normal)[tf.newaxis],
+            ],
+            axis=0,
+        )
+        word_starts = tf.cumsum(
+            tf.strings.length(words.flat_values), exclusive=True
+        )
+        word = tf.cast(pieces.value_rowids(), tf.int32)
+        word_start = tf.gather(word_starts, word)
+        span = tf.gather(normal_at, word_start + limit) - tf.gather(
+            normal_at, word_start + start
+        )
+
+        # How far each piece goes beyond its range, given how far the one
+        # before did. An unknown piece may have any length. It is taken to end
+        # with a character, and so is what is before a word.
+        ids = pieces.flat_values
+        is_unknown = ids == self.vocabulary.unk_id
+        is_first = tf.concat([[True], word[1:] != word[:-1]], axis=0)
+        is_first = is_first[: tf.size(ids)]
+        # The kernel puts a mark before each word.
+        length = tf.gather(self._num_bytes, ids) - tf.where(
+            is_first, len(SPACE.encode()), 0
+        )
+        excess = tf.where(is_unknown, 0, length - span)
+        chain = tf.cumsum(tf.cast(is_first | is_unknown, tf.int32)) - 1
+        sums = tf.cumsum(excess)
+        before = tf.boolean_mask(sums - excess, is_first | is_unknown)
+        is_beyond = sums - tf.gather(before, chain) > 0
+        return tf.where(
+            is_beyond, tf.gather(num_bytes_at, word_start + limit), 0
         )
 
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
@@ -412,6 +484,18 @@ class _Table:
             ),
             "UTF-8",
         )
+
+
+@functools.cache
+def _normal_forms(charsmap: bytes) -> _Table:
+    """Returns the `_Table` of a model's charsmap, with marks for spaces."""
+    changed = sentencepiece_model.changed_characters(charsmap)
+    return _Table(
+        {
+            ord(character): tuple(map(ord, form.replace(" ", SPACE)))
+            for character, form in changed.items()
+        }
+    )
 
 
 @functools.cache
