@@ -9,7 +9,7 @@ import math
 from keras import ops
 
 from bert_tf.features import Tensor
-from bert_tf.layers.chains import run_chain
+from bert_tf.layers.chains import runner_here
 from bert_tf.layers.gradients import run_with_slope
 from bert_tf.layers.gradients import with_gradient
 from bert_tf.layers.gradients import zero_after
@@ -77,7 +77,9 @@ def apply_activation(
     outputs are the same up to rounding, which far below 0 reaches 1e-7 |x|.
     """
     if training and name in _IN_TRAINING:
-        return run_with_slope(lambda x: run_chain(_IN_TRAINING[name], x), x)
+        return run_with_slope(
+            lambda x: runner_here().run(_IN_TRAINING[name], x), x
+        )
     return _FUNCTIONS[name](x)
 
 
@@ -100,13 +102,15 @@ def multiply_activated(name: str, x_TF: Tensor, kernel_FD: Tensor) -> Tensor:
     def multiply(x_TF, kernel_FD):
         def gradient(up_TD):
             again_TF = x_TF + zero_after(up_TD, x_TF.dtype)
-            active_TF, slope_TF = run_chain(_IN_TRAINING[name], again_TF)
+            active_TF, slope_TF = runner_here().run(
+                _IN_TRAINING[name], again_TF
+            )
             return (
                 ops.matmul(up_TD, ops.transpose(kernel_FD)) * slope_TF,
                 ops.matmul(ops.transpose(active_TF), up_TD),
             )
 
-        active_TF = run_chain(_output_alone(name), x_TF)
+        active_TF = runner_here().run(_output_alone(name), x_TF)
         return ops.matmul(active_TF, kernel_FD), gradient
 
     return multiply(x_TF, kernel_FD)

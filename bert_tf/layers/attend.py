@@ -7,6 +7,7 @@ one head.
 from keras import ops
 
 from bert_tf.features import Tensor
+from bert_tf.layers.chains import runner_here
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.gradients import with_gradient
 from bert_tf.layers.gradients import zero_after
@@ -45,14 +46,12 @@ def attend(
         float `[B, Q, N, H]`, of the same dtype.
     """
     bias_BQK = _bias(attention_mask)
-    seed = dropout.draw_seed(training)
-    if training and is_long(query_BNQH.shape[2], key_BNKH.shape[2]):
-        return _attend_twice(
-            query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed
+    if training:
+        return _attend_in_training(
+            query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout
         )
     probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK, scale)
     probs_BNQK = ops.cast(probs_BNQK, value_BNKH.dtype)
-    probs_BNQK = dropout.drop(probs_BNQK, seed)
     return ops.transpose(ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3))
 
 
@@ -101,63 +100,90 @@ def _probs(query_BNQH, key_BNKH, bias_BQK, scale=None):
     return ops.softmax(scores_BNQK + bias_BQK[:, None])
 
 
-def _attend_twice(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout, seed):
-    """Does what `attend` does, and recomputes the scores for the gradient.
+def _attend_in_training(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout):
+    """Does what `attend` does, with a gradient that takes few passes.
 
     All rows are computed at once, because a loop over them would leave GPUs
-    idle. `keras.remat` does not help: the TPU compiler recognises the second
-    computation as the first and keeps the results.
+    idle. `keras.remat` does not help with long sequences: the TPU compiler
+    recognises the second computation as the first and keeps the results.
     """
     dtype = value_BNKH.dtype
+    seed = dropout.draw_seed(True)
+    recompute = is_long(query_BNQH.shape[2], key_BNKH.shape[2])
 
-    @with_gradient
-    def attend_twice(query_BNQH, key_BNKH, value_BNKH):
-        probs_BNQK = ops.cast(_probs(query_BNQH, key_BNKH, bias_BQK), dtype)
+    def weigh(query_BNQH, key_BNKH):
+        """Returns probabilities, the same after dropout, and its factors."""
+        probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK)
+        if seed is None:
+            return probs_BNQK, ops.cast(probs_BNQK, dtype), None
         # A mask depends on its seed alone. Without the query's 0, the masks of
         # all blocks would be made at the start of the step.
-        if seed is not None:
-            seed_here = seed + zero_after(query_BNQH, seed.dtype)
-            probs_BNQK, _ = dropout.multiply(probs_BNQK, seed_here)
+        late = zero_after(query_BNQH, seed.dtype) if recompute else 0
+        return probs_BNQK, *dropout.multiply(probs_BNQK, seed + late, dtype)
+
+    @with_gradient
+    def attend_in_training(query_BNQH, key_BNKH, value_BNKH):
+        kept = _, dropped_BNQK, _ = weigh(query_BNQH, key_BNKH)
         context_BQNH = ops.transpose(
-            ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3)
+            ops.matmul(dropped_BNQK, value_BNKH), (0, 2, 1, 3)
         )
 
         def gradient(upstream_BQNH):
+            weighed, late_BQNH = kept, context_BQNH
+            if recompute:
+                late = zero_after(upstream_BQNH, dtype)
+                weighed = weigh(query_BNQH + late, key_BNKH)
+                # Otherwise it is cast at once and both copies are kept.
+                late_BQNH += late
+            probs_BNQK, dropped_BNQK, factors_BNQK = weighed
             up_BNQH = ops.transpose(upstream_BQNH, (0, 2, 1, 3))
-            again_BNQH = query_BNQH + zero_after(upstream_BQNH, dtype)
-            probs_BNQK = _probs(again_BNQH, key_BNKH, bias_BQK)
-            dropped_BNQK = ops.cast(probs_BNQK, dtype)
-            slopes_BNQK = ops.matmul(up_BNQH, _transpose(value_BNKH))
-            if seed is not None:
-                dropped_BNQK, factors_BNQK = dropout.multiply(
-                    dropped_BNQK, seed + zero_after(upstream_BQNH, seed.dtype)
-                )
-                slopes_BNQK *= factors_BNQK
-            # The gradient of the softmax is (slope - mean) p. The mean of the
-            # slopes, weighted by p, is the upstream gradient times the context.
-            late_BQNH = context_BQNH
-            if dtype != "float32":
-                # Otherwise the cast runs at once and both copies are kept.
-                late_BQNH += zero_after(upstream_BQNH, dtype)
-            mean_BQN1 = ops.sum(
-                ops.cast(upstream_BQNH, "float32")
-                * ops.cast(late_BQNH, "float32"),
-                axis=-1,
-                keepdims=True,
+            slopes_BNQK = runner_here().run(
+                _slopes,
+                ops.matmul(up_BNQH, _transpose(value_BNKH)),
+                factors_BNQK,
+                probs_BNQK,
+                upstream_BQNH,
+                late_BQNH,
             )
-            mean_BNQ1 = ops.transpose(mean_BQN1, (0, 2, 1, 3))
-            slopes_BNQK = ops.cast(slopes_BNQK, "float32") - mean_BNQ1
-            slopes_BNQK = ops.cast(slopes_BNQK * probs_BNQK, dtype)
-            # Only small tensors are transposed, never the scores.
             return (
                 ops.matmul(slopes_BNQK, key_BNKH),
-                _transpose(ops.matmul(_transpose(query_BNQH), slopes_BNQK)),
-                _transpose(ops.matmul(_transpose(up_BNQH), dropped_BNQK)),
+                ops.matmul(_transpose(slopes_BNQK), query_BNQH),
+                ops.matmul(_transpose(dropped_BNQK), up_BNQH),
             )
 
         return context_BQNH, gradient
 
-    return attend_twice(query_BNQH, key_BNKH, value_BNKH)
+    return attend_in_training(query_BNQH, key_BNKH, value_BNKH)
+
+
+def _slopes(
+    slopes_BNQK, factors_BNQK, probs_BNQK, up_BQNH, context_BQNH, dtype
+):
+    """Returns the gradient of the scores; a chain.
+
+    The gradient of a softmax is (slope - mean) p. The mean of the slopes,
+    weighted by p, is the upstream gradient times the context.
+
+    Args:
+        slopes_BNQK: float gradient of the probabilities after dropout.
+        factors_BNQK: What dropout multiplied by, of the same dtype, or None.
+        probs_BNQK: float32 probabilities before dropout.
+        up_BQNH: float gradient of the context.
+        context_BQNH: float, what `attend` returns.
+        dtype: See `chains.Chain`.
+    """
+    kept_dtype = slopes_BNQK.dtype
+    if factors_BNQK is not None:
+        slopes_BNQK = ops.cast(slopes_BNQK, dtype)
+        slopes_BNQK *= ops.cast(factors_BNQK, dtype)
+    mean_BQN1 = ops.sum(
+        ops.cast(up_BQNH, "float32") * ops.cast(context_BQNH, "float32"),
+        axis=-1,
+        keepdims=True,
+    )
+    mean_BNQ1 = ops.transpose(mean_BQN1, (0, 2, 1, 3))
+    slopes_BNQK = ops.cast(slopes_BNQK, "float32") - mean_BNQ1
+    return ops.cast(slopes_BNQK * probs_BNQK, kept_dtype)
 
 
 def _transpose(x):

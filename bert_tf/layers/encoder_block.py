@@ -78,11 +78,12 @@ class EncoderBlock(ConfiguredLayer):
             None if positions is None else queries_BQD,
             training=training,
         )
-        x_BQD = self.attention_output_dropout(
-            x_BQD, training=training, recompute=recompute
-        )
-        attended_BQD = self.attention_layer_norm(
-            queries_BQD + x_BQD, training=training, recompute=recompute
+        attended_BQD = self.attention_layer_norm.add(
+            queries_BQD,
+            x_BQD,
+            self.attention_output_dropout,
+            training=training,
+            recompute=recompute,
         )
 
         # Feed-forward. TensorFlow fuses the product of two matrices with the
@@ -99,11 +100,12 @@ class EncoderBlock(ConfiguredLayer):
             x_BQD = self.output_dense(x_TF)
         if not is_matrix:
             x_BQD = ops.reshape(x_BQD, ops.shape(attended_BQD))
-        x_BQD = self.output_dropout(
-            x_BQD, training=training, recompute=recompute
-        )
-        return self.output_layer_norm(
-            attended_BQD + x_BQD, training=training, recompute=recompute
+        return self.output_layer_norm.add(
+            attended_BQD,
+            x_BQD,
+            self.output_dropout,
+            training=training,
+            recompute=recompute,
         )
 
     def compute_output_shape(

@@ -12,7 +12,7 @@ from keras import ops
 from bert_tf.config import fraction
 from bert_tf.config import whole_number
 from bert_tf.layers.activations import apply_activation
-from bert_tf.layers.chains import run_chain
+from bert_tf.layers.chains import runner_here
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.gathering import gather_positions
@@ -359,7 +359,7 @@ def _score_in_training(x_ND, words_VD, bias_V):
         # TensorFlow fuses this sum with the product.
         logits_NV = ops.add(logits_NV, bias_V)
     else:
-        logits_NV = run_chain(_add_in_float32, logits_NV, bias_V)
+        logits_NV = runner_here().run(_add_in_float32, logits_NV, bias_V)
 
     def gradient(wide_NV):
         up_NV = ops.cast(wide_NV, x_ND.dtype)

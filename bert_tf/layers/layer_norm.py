@@ -3,9 +3,15 @@
 Letters in tensor names: T position counted over the whole batch, D hidden size.
 """
 
+import functools
+
 import keras
 from keras import ops
 
+from bert_tf.features import Tensor
+from bert_tf.layers import chains
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.dropout import factors_of
 from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.gradients import sum_rows
 from bert_tf.layers.gradients import with_gradient
@@ -22,28 +28,111 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     Call arguments:
         inputs: float `[..., hidden]`.
-        recompute: Whether training keeps a 16-bit input instead, which is half
-            as large, and normalises it again for the gradient.
 
     Returns:
         float `[..., hidden]` in the compute dtype, computed in float32.
     """
 
-    def call(self, inputs, training=None, recompute=False):
-        gamma_D = ops.cast(self.gamma, "float32")
-        beta_D = ops.cast(self.beta, "float32")
+    def call(self, inputs, training=None):
         if training:
-            x = inputs if recompute else ops.cast(inputs, "float32")
-            outputs = _with_gradient(
-                as_matrix(x), gamma_D, beta_D, self.epsilon
-            )
-            if len(x.shape) != 2:
-                outputs = ops.reshape(outputs, ops.shape(x))
-        else:
-            # Keeps the custom gradient out of exports.
-            normal, _ = _normalize(inputs, self.epsilon)
-            outputs = normal * gamma_D + beta_D
+            return self._normalize_in_training(inputs)
+        # Keeps the custom gradient out of exports.
+        normal, _ = _normalize(inputs, self.epsilon)
+        outputs = normal * self._gamma() + self._beta()
         return ops.cast(outputs, self.compute_dtype)
+
+    def add(
+        self,
+        inputs: Tensor,
+        added: Tensor,
+        dropout: Dropout,
+        training: bool | None = False,
+        recompute: bool = False,
+    ) -> Tensor:
+        """Returns `self(inputs + dropout(added))`.
+
+        In training, all of it is one chain: see `chains.py`.
+
+        Args:
+            inputs: float `[..., hidden]` in the compute dtype.
+            added: Likewise.
+            dropout: The layer that drops elements of `added`.
+            training: Whether to drop any.
+            recompute: Whether training keeps only the two summands, and
+                computes the rest again for the gradient.
+        """
+        if not training:
+            return self(inputs + added)
+        return self._normalize_in_training(inputs, added, dropout, recompute)
+
+    def _normalize_in_training(
+        self, inputs, added=None, dropout=None, recompute=False
+    ):
+        """Does what `add` does, or without `added` what `call` does."""
+        seed = num_kept = None
+        # What happens once in a step is not worth compiling.
+        runner = chains.PLAIN if added is None else chains.runner_here()
+        rows = [as_matrix(inputs)]
+        if added is not None:
+            rows.append(as_matrix(added))
+            seed, num_kept = dropout.draw_seed(True), dropout.num_kept
+        forward = _forward(self.epsilon, num_kept, self.compute_dtype)
+        backward = _backward(inputs.dtype)
+
+        def compute(gamma_D, beta_D, inputs_TD, added_TD=None):
+            levels_TD = None
+            if seed is not None:
+                late = zero_after(added_TD, seed.dtype) if recompute else 0
+                shape = ops.shape(added_TD)
+                levels_TD = dropout.draw_levels(shape, seed + late)
+            return runner.run(
+                forward, inputs_TD, added_TD, levels_TD, gamma_D, beta_D
+            )
+
+        @with_gradient
+        def normalize(gamma_D, beta_D, *rows):
+            outputs_TD, *kept = compute(gamma_D, beta_D, *rows)
+
+            def gradient(up_TD):
+                normal_TD, scale_T1, factors_TD = kept
+                if recompute:
+                    inputs_TD, added_TD = rows
+                    late_TD = added_TD + zero_after(up_TD, added_TD.dtype)
+                    _, normal_TD, scale_T1, factors_TD = compute(
+                        gamma_D, beta_D, inputs_TD, late_TD
+                    )
+                up32_TD = ops.cast(up_TD, "float32")
+                product_TD = up32_TD * normal_TD
+                # Products with a vector sum several times faster than `mean`.
+                gamma_D1 = ops.expand_dims(gamma_D / gamma_D.shape[0], 1)
+                gradients = runner.run(
+                    backward,
+                    up_TD,
+                    normal_TD,
+                    scale_T1,
+                    ops.matmul(up32_TD, gamma_D1),
+                    ops.matmul(product_TD, gamma_D1),
+                    gamma_D,
+                    factors_TD,
+                )
+                return (
+                    sum_rows(product_TD),
+                    sum_rows(up32_TD),
+                    *gradients[: len(rows)],
+                )
+
+            return outputs_TD, gradient
+
+        outputs = normalize(self._gamma(), self._beta(), *rows)
+        if len(inputs.shape) != 2:
+            outputs = ops.reshape(outputs, ops.shape(inputs))
+        return outputs
+
+    def _gamma(self):
+        return ops.cast(self.gamma, "float32")
+
+    def _beta(self):
+        return ops.cast(self.beta, "float32")
 
 
 def _normalize(x, epsilon):
@@ -55,33 +144,55 @@ def _normalize(x, epsilon):
     return centered * scale, scale
 
 
-def _with_gradient(x_TD, gamma_D, beta_D, epsilon):
-    dtype = x_TD.dtype
+@functools.cache
+def _forward(epsilon, num_kept, output_dtype):
+    """Returns the chain of the outputs and of what their gradient needs."""
 
-    @with_gradient
-    def normalize(x_TD, gamma_D, beta_D):
-        first = normal_TD, _ = _normalize(x_TD, epsilon)
+    def forward(inputs_TD, added_TD, levels_TD, gamma_D, beta_D, dtype):
+        """Returns outputs, normalised sum, its scale, factors of dropout.
 
-        def gradient(up_TD):
-            normal_TD, scale_T1 = first
-            if dtype != "float32":
-                late_TD = x_TD + zero_after(up_TD, dtype)
-                normal_TD, scale_T1 = _normalize(late_TD, epsilon)
-            product_TD = up_TD * normal_TD
-            # With u = gamma * upstream: (u - mean(u) - n mean(u n)) * scale.
-            # Products with a vector sum several times faster than `mean`.
-            gamma_D1 = ops.expand_dims(gamma_D / gamma_D.shape[0], 1)
-            mean_T1 = ops.matmul(up_TD, gamma_D1)
-            slope_T1 = ops.matmul(product_TD, gamma_D1)
-            x_gradient_TD = (
-                up_TD * gamma_D - mean_T1 - normal_TD * slope_T1
-            ) * scale_T1
-            return (
-                ops.cast(x_gradient_TD, dtype),
-                sum_rows(product_TD),
-                sum_rows(up_TD),
-            )
+        `added_TD` may be None, and `levels_TD`, from `Dropout.draw_levels`;
+        the factors are None then.
+        """
+        factors_TD = None
+        if levels_TD is not None:
+            factors_TD = factors_of(levels_TD, num_kept, added_TD.dtype)
+            added_TD = ops.cast(added_TD, dtype) * ops.cast(factors_TD, dtype)
+        sum_TD = inputs_TD
+        if added_TD is not None:
+            sum_TD = ops.cast(inputs_TD, dtype) + ops.cast(added_TD, dtype)
+        normal_TD, scale_T1 = _normalize(sum_TD, epsilon)
+        outputs_TD = ops.cast(normal_TD * gamma_D + beta_D, output_dtype)
+        return outputs_TD, normal_TD, scale_T1, factors_TD
 
-        return normal_TD * gamma_D + beta_D, gradient
+    return forward
 
-    return normalize(x_TD, gamma_D, beta_D)
+
+@functools.cache
+def _backward(input_dtype):
+    """Returns the chain of the gradients of `inputs` and `added`."""
+
+    def backward(up, normal, scale, mean, slope, gamma, factors, dtype):
+        """Returns the two gradients.
+
+        With u = gamma * up, that of the sum is
+        (u - mean(u) - normal * mean(u * normal)) * scale.
+
+        Args:
+            up: Gradient of the outputs, float `[T, D]`.
+            normal, scale, factors: From the forward chain.
+            mean: mean(u), float32 `[T, 1]`.
+            slope: mean(u * normal), likewise.
+            gamma: float32 `[D]`.
+            dtype: See `chains.Chain`.
+        """
+        up = ops.cast(up, "float32")
+        gradient = (up * gamma - mean - normal * slope) * scale
+        gradient = ops.cast(gradient, input_dtype)
+        if factors is None:
+            return gradient, gradient
+        return gradient, ops.cast(
+            ops.cast(gradient, dtype) * ops.cast(factors, dtype), input_dtype
+        )
+
+    return backward

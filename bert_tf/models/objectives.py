@@ -18,7 +18,7 @@ from keras import ops
 from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
-from bert_tf.layers.chains import run_chain
+from bert_tf.layers.chains import runner_here
 from bert_tf.layers.gradients import with_gradient
 from bert_tf.models.span_boundaries import span_boundaries
 
@@ -269,7 +269,7 @@ def _cross_entropy_of_words(logits, labels):
     @with_gradient
     def compute(logits_NV):
         max_N1 = ops.max(logits_NV, axis=-1, keepdims=True)
-        exps_NV, sum_N1 = run_chain(_exps, logits_NV, max_N1)
+        exps_NV, sum_N1 = runner_here().run(_exps, logits_NV, max_N1)
         picked_N1 = ops.take_along_axis(logits_NV, labels_N[:, None], axis=-1)
         losses_N1 = ops.log(sum_N1) + max_N1 - picked_N1
 
@@ -277,7 +277,7 @@ def _cross_entropy_of_words(logits, labels):
             places_N2 = ops.stack(
                 [ops.arange(ops.shape(labels_N)[0]), labels_N], axis=-1
             )
-            return run_chain(
+            return runner_here().run(
                 _slopes,
                 exps_NV,
                 up_N[:, None] / sum_N1,

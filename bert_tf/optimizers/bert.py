@@ -269,7 +269,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
                 self._velocities[index],
             )
         ]
-        self._step_cache.run_chain(
+        self._step_cache.runner.run(
             _update(is_decayed), gradient, *resources, scalars
         )
         self._update_norm.add(
@@ -476,14 +476,14 @@ class _StepCache:
     Not a plain dictionary, because checkpoints would look into that attribute.
 
     Attributes:
-        run_chain: The runner of the block that `apply` is called in. With
+        runner: The runner of the block that `apply` is called in. With
             MirroredStrategy the updates are made in another thread, where
-            `chains.run_chain` would not know it.
+            `chains.runner_here` would not know it.
     """
 
     def __init__(self):
         self._made = None
-        self.run_chain = chains.run_plainly
+        self.runner = chains.PLAIN
 
     @contextlib.contextmanager
     def kept(self):
@@ -492,12 +492,12 @@ class _StepCache:
         All replicas enter the block before any of their variables is updated.
         """
         self._made = {}
-        self.run_chain = chains.runner_here()
+        self.runner = chains.runner_here()
         try:
             yield
         finally:
             self._made = None
-            self.run_chain = chains.run_plainly
+            self.runner = chains.PLAIN
 
     def get(self, key, make):
         if self._made is None:

@@ -11,10 +11,14 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
+from bert_tf import philox
 from bert_tf.layers import chains
 
-# A smaller chain is done sooner than its compiled form could be called.
-_MIN_ELEMENTS = 2**18
+# A smaller chain gains little, and compiling it takes an eighth of a second.
+_MIN_ELEMENTS = 2**19 + 1
+# Bits of a random word.
+_LOW_WORD = 2**32 - 1
+_WORD_BITS = 32
 
 
 class Compilation(enum.Enum):
@@ -42,21 +46,42 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 def compiled_chains() -> contextlib.AbstractContextManager[None]:
     """Makes layers and optimizers compile their chains in the block with XLA.
 
-    Matrix products and random numbers are left to TensorFlow. This applies
-    only if all devices are CPUs: the gain on GPUs has not been measured, and
-    TPUs compile everything anyway.
+    Matrix products are left to TensorFlow. This applies only if all devices are
+    CPUs: the gain on GPUs has not been measured, and TPUs compile everything
+    anyway.
     """
     devices = tf.config.list_logical_devices()
     is_on_cpus = all(device.device_type == "CPU" for device in devices)
-    return chains.run_by(_run_chain if is_on_cpus else chains.run_plainly)
+    return chains.run_by(_CompilingRunner() if is_on_cpus else chains.PLAIN)
 
 
-def _run_chain(chain, *tensors):
-    # XLA would compile the chain again for every dynamic length.
-    num_elements = tensors[0].shape.num_elements()
-    if num_elements is None or num_elements < _MIN_ELEMENTS:
-        return chains.run_plainly(chain, *tensors)
-    return _compiled_chain(chain)(*tensors)
+class _CompilingRunner(chains.Runner):
+    """Has XLA compile what is large enough, and of a static shape.
+
+    XLA would compile a chain again for every dynamic length.
+    """
+
+    def run(self, chain, *tensors):
+        num_elements = tensors[0].shape.num_elements()
+        if num_elements is None or num_elements < _MIN_ELEMENTS:
+            return super().run(chain, *tensors)
+        return _compiled_chain(chain)(*tensors)
+
+    def draw_words(self, shape, seed):
+        lengths = tf.TensorShape(
+            [length if isinstance(length, int) else None for length in shape]
+        )
+        num_words = lengths.num_elements()
+        # A word serves two elements.
+        is_small = num_words is None or 2 * num_words < _MIN_ELEMENTS
+        if is_small or num_words % 4:
+            return super().draw_words(shape, seed)
+        if seed.dtype != tf.int32:
+            # As Keras does it.
+            seed = tf.cast(tf.math.floormod(seed, 2**31 - 2), tf.int32)
+        key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
+        words = _compiled_drawing(num_words // 4)(key, counter)
+        return tf.reshape(tf.bitcast(words, tf.int32), shape)
 
 
 @functools.cache
@@ -67,6 +92,48 @@ def _compiled_chain(chain):
         return chain(*tensors, "float64" if is_wide else "float32")
 
     return jit(run_compiled_chain)
+
+
+@functools.cache
+def _compiled_drawing(num_groups):
+    """Returns a function that draws groups of four words, as TensorFlow does.
+
+    TensorFlow computes one word after the other, XLA several at once.
+    """
+
+    def draw(key, counter):
+        """Returns uint64 `[num_groups, 2]`, each of two words.
+
+        Args:
+            key: uint64 `[1]`.
+            counter: uint64 `[2]`. The first, to which the number of the group
+                is added, is 0.
+        """
+        group = tf.cast(tf.range(num_groups), tf.uint64)
+        right_shift = tf.bitwise.right_shift
+        words = philox.philox(
+            (group, counter[0], *_halves(counter[1])),
+            _halves(key[0]),
+            right_shift,
+        )
+        low, high = tf.stack(words[::2], -1), tf.stack(words[1::2], -1)
+        pairs = tf.bitwise.left_shift(high, _constant(_WORD_BITS)) | low
+        # Of integers that begin at -2**31.
+        return pairs ^ _constant(2**63 + 2**31)
+
+    return jit(draw)
+
+
+def _halves(word):
+    """Returns the low and the high 32 bits of a uint64."""
+    return (
+        word & _constant(_LOW_WORD),
+        tf.bitwise.right_shift(word, _constant(_WORD_BITS)),
+    )
+
+
+def _constant(value):
+    return tf.constant(value, tf.uint64)
 
 
 class Log:

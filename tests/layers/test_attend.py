@@ -1,4 +1,4 @@
-"""Attention whose probabilities are made again for the gradient."""
+"""Attention, whose gradient keeps its probabilities or makes them again."""
 
 import numpy as np
 import pytest
@@ -64,9 +64,10 @@ def differences(mask, factors):
         yield gradient
 
 
+@pytest.mark.parametrize("is_again", [False, True])
 @pytest.mark.parametrize("mask", [ROW_MASK, QUERY_MASK])
-def test_outputs_and_gradients_equal_the_formula(monkeypatch, mask):
-    got, _ = run(monkeypatch, True, mask, 0.4)
+def test_outputs_and_gradients_equal_the_formula(monkeypatch, mask, is_again):
+    got, _ = run(monkeypatch, is_again, mask, 0.4)
     dropout = Dropout(0.4, seed=7)
     seed = dropout.seed_generator.next()
     factors = np.array(dropout.drop(np.ones((3, 2, 4, 5), "float32"), seed))

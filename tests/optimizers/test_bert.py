@@ -558,7 +558,7 @@ def test_the_norm_of_the_update_is_that_of_the_change(
 
 
 def test_compiled_updates_are_made_in_place():
-    shape = (1024, 256)
+    shape = (1024, 1024)
     variable = keras.Variable(tf.ones(shape), name="kernel")
     optimizer = BertOptimizer(0.1)
     optimizer.build([variable])

@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_tf.input import array_source
 from bert_tf.layers import activations
 from bert_tf.layers import attend
+from bert_tf.layers import chains as chains_lib
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
@@ -209,13 +210,41 @@ def test_steps_with_compiled_chains_are_the_plain_ones(
     monkeypatch.setattr(attend, "_MIN_SCORES", min_scores)
     strategy = make_strategy(**devices)
     got = make_steps(source, strategy)
-    # GELU, dropout, the loss and its gradient, updates with decay and without;
-    # of long sequences also activations alone.
-    assert len(set(compiled_chains)) == (6 if min_scores > 1 else 7)
+    # GELU, dropout, the scores' gradient, the normalised sum and its gradient,
+    # the loss and its gradient, updates with decay and without; of long
+    # sequences also activations alone.
+    assert len(set(compiled_chains)) == (9 if min_scores > 1 else 10)
     del compiled_chains[:]
     plain = make_steps(source, strategy, compilation=Compilation.NOTHING)
     assert_equal(got, plain, rtol=0, atol=1e-5)
     assert not compiled_chains
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize(
+    ("shape", "is_drawn_by_xla"),
+    [((5, 4000), True), ((20000,), True), ((3, 6667), False), ((8,), False)],
+)
+def test_random_words_are_the_same(shape, is_drawn_by_xla, dtype, monkeypatch):
+    drawn = []
+    compiled = compilation_lib._compiled_drawing
+
+    def note(num_groups):
+        drawn.append(num_groups)
+        return compiled(num_groups)
+
+    monkeypatch.setattr(compilation_lib, "_MIN_ELEMENTS", 10_000)
+    monkeypatch.setattr(compilation_lib, "_compiled_drawing", note)
+    largest = np.iinfo(dtype).max
+    for seed in ([0, 0], [1337, 2], [largest, largest - 1]):
+        seed = tf.constant(seed, dtype)
+        with compilation_lib.compiled_chains():
+            words = chains_lib.runner_here().draw_words(shape, seed)
+        assert words.dtype == "int32"
+        np.testing.assert_array_equal(
+            words, chains_lib.PLAIN.draw_words(shape, seed)
+        )
+    assert drawn == [5000] * 3 * is_drawn_by_xla
 
 
 def test_chains_of_lengths_that_are_not_static_are_not_compiled(
