@@ -9,6 +9,7 @@ import sys
 import pytest
 from absl import flags
 
+from bert_tf import lean_imports
 from support import program_server
 
 # Before TensorFlow is imported.
@@ -35,6 +36,8 @@ def pytest_configure(config):
     is_worker = hasattr(config, "workerinput")
     if not is_worker and config.getoption("numprocesses", None):
         return
+    # As in programs: what these leave out takes as long to import.
+    lean_imports.leave_out()
     import tensorflow as tf
 
     tf.config.set_logical_device_configuration(
