@@ -660,9 +660,19 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
     model = BertPretrainer(config)
     reference_training.set_weights(model)
     model.save(tmp_path / "model.keras")
+    # But for ALBERT's, which has the first one's weights.
     of_families = {
-        family: randomized(make_model(name=family))
-        for family, make_model in FAMILIES.items()
+        family: randomized(
+            BertClassifier(
+                dataclasses.replace(
+                    of_family(CONFIG, family),
+                    num_hidden_layers=2 if family == "albert" else 1,
+                ),
+                3,
+                name=family,
+            )
+        )
+        for family in OWN_LAYERS
     }
     for family, each in of_families.items():
         each.save(tmp_path / f"{family}.family.keras")
@@ -674,6 +684,8 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
         "import pathlib\n"
         "import sys\n"
         "sys.modules['tensorflow'] = None\n"
+        # Keras wraps it, and imports it slowly.
+        "sys.modules['sklearn'] = None\n"
         "import jax\n"
         "import numpy as np\n"
         "import bert_tf\n"
@@ -731,6 +743,6 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
                 outputs[name][key], value, rtol=1e-5, atol=5e-5
             )
     logits = np.load(tmp_path / "logits.npz")
-    assert {*logits} == {*FAMILIES}
+    assert {*logits} == {*OWN_LAYERS}
     for family, each in of_families.items():
         np.testing.assert_allclose(logits[family], each(INPUTS), atol=5e-5)
