@@ -43,6 +43,7 @@ from bert_tf.training import health  # noqa: E402
 from bert_tf.training import randomness  # noqa: E402
 from bert_tf.training import rematerialization  # noqa: E402
 from bert_tf.training import step as step_lib  # noqa: E402
+from bert_tf.training.compilation import Compilation  # noqa: E402
 
 
 def lower_step(config, length, num_predictions, batch_size, rematerialize):
@@ -59,7 +60,13 @@ def lower_step(config, length, num_predictions, batch_size, rematerialize):
     def step(batch, number):
         randomness.set_seeds(states, 12345, number)
         return step_lib.train_step(
-            model, objective, optimizer, batch, measures_update=number == 0
+            model,
+            objective,
+            optimizer,
+            batch,
+            # The devices here are CPUs, for which chains would be compiled.
+            compilation=Compilation.NOTHING,
+            measures_update=number == 0,
         )
 
     batch = {

@@ -78,6 +78,7 @@ TASKS = {
 class GivenBatches:
     """A source of batches that are there already."""
 
+    unit = "examples"
     num_examples = NUM_STEPS * BATCH_SIZE
     examples = Examples(texts=([""] * num_examples,), labels=None)
 
