@@ -455,7 +455,8 @@ def _adam_change(dtype, is_decayed):
     """Returns a function to the change that led to a weight.
 
     It takes what is left after the update. With a tensor of the earlier weight
-    XLA could not update it in place.
+    XLA could not update it in place. Of a weight that decays entirely nothing
+    is left, and only Adam's step is counted.
     """
 
     def change(variable, momentum, velocity, decay, step_size, epsilon):
@@ -465,7 +466,8 @@ def _adam_change(dtype, is_decayed):
         step = step_size * m / (tf.sqrt(v) + epsilon)
         if not is_decayed:
             return -step
-        return -(step + decay * (value + step) / (1 - decay))
+        before = tf.math.divide_no_nan(value + step, 1 - decay)
+        return -(step + decay * before)
 
     return change
 

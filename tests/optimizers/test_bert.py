@@ -557,6 +557,17 @@ def test_the_norm_of_the_update_is_that_of_the_change(
     assert len(optimizer.variables) == 2 + 2 * 3 + 1
 
 
+def test_the_norm_of_an_update_that_erases_a_weight_is_a_number():
+    # A learning rate times a weight decay of 1: nothing tells the earlier
+    # weight, and the norm was no number.
+    variable = keras.Variable([4.0, -3.0], name="kernel")
+    optimizer = BertOptimizer(0.5, weight_decay=2.0)
+    optimizer.build([variable])
+    with optimizer.measuring_update():
+        optimizer.apply([tf.constant([0.5, -0.25])], [variable])
+    np.testing.assert_allclose(optimizer.update_norm, np.linalg.norm(variable))
+
+
 def test_compiled_updates_are_made_in_place():
     shape = (1024, 1024)
     variable = keras.Variable(tf.ones(shape), name="kernel")
