@@ -349,10 +349,9 @@ def _score_words(x_ND, word_embeddings, bias, training):
 
 @with_gradient
 def _score_in_training(x_ND, words_VD, bias_V):
-    """Does the same, with a gradient of fewer passes over `[N, V]` numbers.
+    """Returns the same logits; their gradient takes fewer passes over `[N, V]`.
 
-    TensorFlow's own would compute the words' gradient as `[D, V]` and transpose
-    it.
+    TensorFlow would compute the words' gradient as `[D, V]` and transpose it.
     """
     logits_NV = ops.matmul(x_ND, ops.transpose(words_VD))
     if logits_NV.dtype == "float32":
@@ -373,7 +372,7 @@ def _score_in_training(x_ND, words_VD, bias_V):
 
 
 def _add_in_float32(x_NV, bias_V, dtype):
-    """Returns the sum of a row and a float32 vector: a chain."""
+    """Returns logits in float32, plus a bias: a chain."""
     del dtype
     return ops.add(ops.cast(x_NV, "float32"), bias_V)
 

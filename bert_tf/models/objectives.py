@@ -299,9 +299,10 @@ def _exps(logits_NV, max_N1, dtype):
 
 
 def _slopes(exps_NV, factors_N1, label_slopes_N, places_N2, dtype):
-    """Returns the exponentials times factors, but at the labels given slopes.
+    """Returns the gradient of the logits: a chain.
 
-    A chain. TensorFlow by itself would copy the product before it changes the
+    It is the exponentials times factors, except at the labels, where the slopes
+    are given. TensorFlow by itself would copy the product before it changes the
     labels.
     """
     del dtype

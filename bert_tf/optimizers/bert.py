@@ -452,10 +452,10 @@ def _read(resource, dtype):
 
 @functools.cache
 def _adam_change(dtype, is_decayed):
-    """Returns a function to the change that led to a weight.
+    """Returns a function that computes how an update changed a variable.
 
-    It takes what is left after the update. With a tensor of the earlier weight
-    XLA could not update it in place. Of a weight that decays entirely nothing
+    It is called after the update: if a tensor held the earlier weight, XLA
+    could not update it in place. Of a weight that decays entirely nothing
     is left, and only Adam's step is counted.
     """
 
@@ -489,7 +489,7 @@ class _StepCache:
 
     @contextlib.contextmanager
     def kept(self):
-        """Makes `get` keep what it makes.
+        """Keeps the runner and what `get` makes until the block ends.
 
         All replicas enter the block before any of their variables is updated.
         """
@@ -529,10 +529,10 @@ class _UpdateNorm:
         self._half_square.assign(0.0)
 
     def add(self, change, *tensors):
-        """Adds what `change` returns, a variable's change.
+        """Adds the change of a variable.
 
         Args:
-            change: A function of tensors and resources.
+            change: A function of tensors and resources that returns it.
             *tensors: Its arguments.
         """
         if self.is_wanted is False:
@@ -559,9 +559,10 @@ class _UpdateNorm:
 
 @functools.cache
 def _half_squares(change, dtypes):
-    """Returns two functions of such tensors, of any shape, to a float32 scalar.
+    """Returns two functions of tensors of these dtypes and any shape.
 
-    The first returns half the squared norm of their `change`, the second 0.
+    The first returns half the squared norm of `change` of the tensors, the
+    second 0, as float32 scalars.
     """
 
     def half_square(*tensors):
