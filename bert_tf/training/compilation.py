@@ -116,6 +116,11 @@ def _compiled_drawing(num_groups):
             _halves(key[0]),
             right_shift,
         )
+        # TensorFlow takes them modulo 2**32 - 1, the size of the range.
+        words = [
+            tf.where(word == _constant(_LOW_WORD), _constant(0), word)
+            for word in words
+        ]
         low, high = tf.stack(words[::2], -1), tf.stack(words[1::2], -1)
         pairs = tf.bitwise.left_shift(high, _constant(_WORD_BITS)) | low
         # Of integers that begin at -2**31.

@@ -247,6 +247,25 @@ def test_random_words_are_the_same(shape, is_drawn_by_xla, dtype, monkeypatch):
     assert drawn == [5000] * 3 * is_drawn_by_xla
 
 
+def test_the_largest_random_word_is_the_smallest_integer():
+    """The range of Keras's integers lacks one, so TensorFlow wraps around."""
+    # The last of the four words is 2**32 - 1, which is one word in 2**32.
+    key = tf.constant([5], tf.uint64)
+    counter = tf.constant([0, 1893865623], tf.uint64)
+    wanted = tf.raw_ops.StatelessRandomUniformIntV2(
+        shape=[4],
+        key=key,
+        counter=counter,
+        alg=1,
+        minval=-(2**31),
+        maxval=2**31 - 1,
+    )
+    assert wanted[3] == -(2**31)
+    words = compilation_lib._compiled_drawing(1)(key, counter)
+    got = tf.reshape(tf.bitcast(words, tf.int32), [4])
+    np.testing.assert_array_equal(got, wanted)
+
+
 def test_chains_of_lengths_that_are_not_static_are_not_compiled(
     compiled_chains,
 ):
