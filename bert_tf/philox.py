@@ -23,6 +23,18 @@ _LOW_WORD = np.uint64(0xFFFFFFFF)
 _WORD_BITS = np.uint64(32)
 
 
+def halves(
+    word: Tensor, right_shift: Callable[..., Tensor] = np.right_shift
+) -> tuple[Tensor, Tensor]:
+    """Returns the low and the high 32 bits, as words of `philox`.
+
+    Args:
+        word: Array or tensor of uint64.
+        right_shift: As in `philox`.
+    """
+    return word & _LOW_WORD, right_shift(word, _WORD_BITS)
+
+
 def philox(
     counter: Iterable[Tensor],
     key: Iterable[Tensor],

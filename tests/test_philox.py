@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.philox import halves
 from bert_tf.philox import philox
 
 # Counter, key and result of philox4x32-10 in kat_vectors of Random123, the
@@ -60,3 +61,10 @@ def test_words_broadcast():
     assert len(np.unique(words)) == words.size
     single = philox((np.uint64(4), zero, zero, zero), (np.uint64(2), zero))
     assert words[:, 4, 2].tolist() == [int(word) for word in single]
+
+
+def test_halves_of_words():
+    word = 0x89ABCDEF_FEDCBA98
+    assert halves(np.uint64(word)) == (0xFEDCBA98, 0x89ABCDEF)
+    found = halves(tf.constant(word, tf.uint64), tf.bitwise.right_shift)
+    assert tuple(map(int, found)) == (0xFEDCBA98, 0x89ABCDEF)

@@ -32,6 +32,7 @@ examples of a block are therefore the same in any order and any process.
 
 import numpy as np
 
+from bert_tf.philox import halves
 from bert_tf.philox import philox
 
 BLOCK = 0
@@ -57,8 +58,7 @@ def draw(
     document_key = np.asarray(document_key, np.uint64)
     return philox(
         (
-            document_key & np.uint64(0xFFFFFFFF),
-            document_key >> np.uint64(32),
+            *halves(document_key),
             np.asarray(ordinal, np.uint64),
             np.asarray(what, np.uint64),
         ),

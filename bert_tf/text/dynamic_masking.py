@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.features import Batch
+from bert_tf.philox import halves
 from bert_tf.text import masking
 from bert_tf.text.tokenizers.tokenizer import Spec
 
@@ -24,9 +25,7 @@ def example_seeds(seed: int, numbers: tf.Tensor) -> tf.Tensor:
     Returns:
         int64 [B, 2], for `masking.mask_tokens`.
     """
-    numbers = tf.cast(numbers, tf.int64)
-    low = tf.bitwise.bitwise_and(numbers, 0xFFFFFFFF)
-    high = tf.bitwise.right_shift(numbers, 32)
+    low, high = halves(tf.cast(numbers, tf.uint64), tf.bitwise.right_shift)
     words = masking.random_words(low, high, (np.uint64(seed), 0))
     return tf.stack(words[:2], axis=-1)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -16,9 +17,6 @@ from bert_tf.layers import chains
 
 # A smaller chain gains little, and compiling it takes an eighth of a second.
 _MIN_ELEMENTS = 2**19 + 1
-# Bits of a random word.
-_LOW_WORD = 2**32 - 1
-_WORD_BITS = 32
 
 
 class Compilation(enum.Enum):
@@ -112,33 +110,21 @@ def _compiled_drawing(num_groups):
         group = tf.cast(tf.range(num_groups), tf.uint64)
         right_shift = tf.bitwise.right_shift
         words = philox.philox(
-            (group, counter[0], *_halves(counter[1])),
-            _halves(key[0]),
+            (group, counter[0], *philox.halves(counter[1], right_shift)),
+            philox.halves(key[0], right_shift),
             right_shift,
         )
         # TensorFlow takes them modulo 2**32 - 1, the size of the range.
         words = [
-            tf.where(word == _constant(_LOW_WORD), _constant(0), word)
+            tf.where(word == np.uint64(2**32 - 1), np.uint64(0), word)
             for word in words
         ]
         low, high = tf.stack(words[::2], -1), tf.stack(words[1::2], -1)
-        pairs = tf.bitwise.left_shift(high, _constant(_WORD_BITS)) | low
+        pairs = tf.bitwise.left_shift(high, np.uint64(32)) | low
         # Of integers that begin at -2**31.
-        return pairs ^ _constant(2**63 + 2**31)
+        return pairs ^ np.uint64(2**63 + 2**31)
 
     return jit(draw)
-
-
-def _halves(word):
-    """Returns the low and the high 32 bits of a uint64."""
-    return (
-        word & _constant(_LOW_WORD),
-        tf.bitwise.right_shift(word, _constant(_WORD_BITS)),
-    )
-
-
-def _constant(value):
-    return tf.constant(value, tf.uint64)
 
 
 class Log:
