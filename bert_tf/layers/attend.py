@@ -116,10 +116,12 @@ def _attend_in_training(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout):
         probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK)
         if seed is None:
             return probs_BNQK, ops.cast(probs_BNQK, dtype), None
-        # A mask depends on its seed alone. Without the query's 0, the masks of
-        # all blocks would be made at the start of the step.
-        late = zero_after(query_BNQH, seed.dtype) if recompute else 0
-        return probs_BNQK, *dropout.multiply(probs_BNQK, seed + late, dtype)
+        late_seed = seed
+        if recompute:
+            # A mask depends on its seed alone. Without the query's 0, the masks
+            # of all blocks would be made at the start of the step.
+            late_seed += zero_after(query_BNQH, seed.dtype)
+        return probs_BNQK, *dropout.multiply(probs_BNQK, late_seed, dtype)
 
     @with_gradient
     def attend_in_training(query_BNQH, key_BNKH, value_BNKH):

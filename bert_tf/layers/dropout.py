@@ -89,24 +89,10 @@ class Dropout(keras.layers.Dropout):
             Two tensors of the shape of `x`. Each factor is either 0 or the
             constant that preserves the mean.
         """
-        levels = self.draw_levels(ops.shape(x), seed)
+        levels = draw_levels(ops.shape(x), seed)
         return runner_here().run(
             _multiplication(self.num_kept, dtype), x, levels
         )
-
-    def draw_levels(self, shape: tuple[Any, ...], seed: Tensor) -> Tensor:
-        """Returns int16 of a shape; those below a limit keep their element.
-
-        Args:
-            shape: Ints, or scalar tensors where a length is not known.
-            seed: int `[2]` from `draw_seed`.
-        """
-        *rows, width = shape or (1,)
-        if isinstance(width, int) and width % 2 == 0:
-            return _draw_levels((*rows, width // 2), seed)
-        size = math.prod(shape)
-        levels = _draw_levels(((size + 1) // 2, 1), seed)
-        return ops.reshape(ops.reshape(levels, (-1,))[:size], shape)
 
     @property
     def num_kept(self) -> int:
@@ -114,11 +100,27 @@ class Dropout(keras.layers.Dropout):
         return _NUM_LEVELS - round(self.rate * _NUM_LEVELS)
 
 
+def draw_levels(shape: tuple[Any, ...], seed: Tensor) -> Tensor:
+    """Returns random int16 of a shape, from which `factors_of` makes factors.
+
+    Args:
+        shape: Ints, or scalar tensors where a length is not known.
+        seed: int `[2]` from `Dropout.draw_seed`.
+    """
+    *rows, width = shape or (1,)
+    if isinstance(width, int) and width % 2 == 0:
+        return _draw_halves((*rows, width // 2), seed)
+    size = math.prod(shape)
+    levels = _draw_halves(((size + 1) // 2, 1), seed)
+    return ops.reshape(ops.reshape(levels, (-1,))[:size], shape)
+
+
 def factors_of(levels: Tensor, num_kept: int, dtype: str) -> Tensor:
     """Returns the factors of `Dropout.multiply`, for chains.
 
     Args:
-        levels: int16 from `Dropout.draw_levels`.
+        levels: int16 from `draw_levels`; those below a limit keep their
+            element.
         num_kept: The layer's `num_kept`.
         dtype: Their dtype.
     """
@@ -141,7 +143,7 @@ def _multiplication(num_kept, kept_dtype):
     return multiply
 
 
-def _draw_levels(shape, seed):
+def _draw_halves(shape, seed):
     """Returns random 16-bit numbers, two for each element of a shape."""
     words = runner_here().draw_words(shape, seed)
     # Viewed as float32 on the way, which changes no bit. To view int32 as int16

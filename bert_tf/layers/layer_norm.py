@@ -11,6 +11,7 @@ from keras import ops
 from bert_tf.features import Tensor
 from bert_tf.layers import chains
 from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.dropout import draw_levels
 from bert_tf.layers.dropout import factors_of
 from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.gradients import sum_rows
@@ -82,9 +83,10 @@ class LayerNorm(keras.layers.LayerNormalization):
         def compute(gamma_D, beta_D, inputs_TD, added_TD=None):
             levels_TD = None
             if seed is not None:
-                late = zero_after(added_TD, seed.dtype) if recompute else 0
-                shape = ops.shape(added_TD)
-                levels_TD = dropout.draw_levels(shape, seed + late)
+                late_seed = seed
+                if recompute:
+                    late_seed += zero_after(added_TD, seed.dtype)
+                levels_TD = draw_levels(ops.shape(added_TD), late_seed)
             return runner.run(
                 forward, inputs_TD, added_TD, levels_TD, gamma_D, beta_D
             )
@@ -151,7 +153,7 @@ def _forward(epsilon, num_kept, output_dtype):
     def forward(inputs_TD, added_TD, levels_TD, gamma_D, beta_D, dtype):
         """Returns outputs, normalised sum, its scale, factors of dropout.
 
-        `added_TD` may be None, and `levels_TD`, from `Dropout.draw_levels`;
+        `added_TD` may be None, and `levels_TD`, from `draw_levels`;
         the factors are None then.
         """
         factors_TD = None

@@ -15,7 +15,8 @@ from bert_tf import features
 from bert_tf import philox
 from bert_tf.layers import chains
 
-# A smaller chain gains little, and compiling it takes an eighth of a second.
+# A smaller chain gains little, and the first step waits up to a tenth of a
+# second for each that is compiled.
 _MIN_ELEMENTS = 2**19 + 1
 
 
