@@ -8,49 +8,57 @@ import tensorflow as tf
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer_norm import LayerNorm
 
-
-@pytest.mark.parametrize(
+GENERATOR = np.random.default_rng(2)
+WEIGHTS = GENERATOR.normal(size=(2, 8))
+# Means far from 0, as after many blocks.
+INPUTS, ADDED, UPSTREAM = (
+    tf.constant(GENERATOR.normal(mean, 2, (3, 5, 8)), "float32")
+    for mean in (3, 1, 0)
+)
+PRECISIONS = pytest.mark.parametrize(
     ("dtype", "tolerance"), [("float32", 2e-5), ("mixed_bfloat16", 2e-2)]
 )
-def test_training_equals_keras(dtype, tolerance):
-    generator = np.random.default_rng(2)
-    # A mean far from 0, as after many blocks.
-    x = tf.constant(generator.normal(3, 2, (3, 5, 8)), "float32")
-    upstream = tf.constant(generator.normal(size=(3, 5, 8)), "float32")
-    weights = generator.normal(size=(2, 8))
-    results = []
-    for make, training in (
-        (keras.layers.LayerNormalization, {}),
-        (LayerNorm, {"training": True}),
-    ):
-        layer = make(epsilon=1e-12, dtype=dtype)
-        layer.build((None, None, 8))
-        layer.set_weights(weights)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = layer(x, **training)
-            loss = tf.reduce_sum(tf.cast(y, "float32") * upstream)
-        assert y.dtype == layer.compute_dtype
-        sources = [x, layer.gamma.value, layer.beta.value]
-        results.append([tf.cast(y, "float32"), *tape.gradient(loss, sources)])
-    for got, expected in zip(*reversed(results)):
+
+
+def run(make, dtype, call, *sources):
+    """Returns outputs, and the gradients of tensors, gamma and beta."""
+    layer = make(epsilon=1e-12, dtype=dtype)
+    layer.build((None, None, 8))
+    layer.set_weights(WEIGHTS)
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        y = call(layer)
+        loss = tf.reduce_sum(tf.cast(y, "float32") * UPSTREAM)
+    assert y.dtype == layer.compute_dtype
+    sources = [*sources, layer.gamma.value, layer.beta.value]
+    return [tf.cast(y, "float32"), *tape.gradient(loss, sources)]
+
+
+def assert_close(got, expected, tolerance):
+    for ours, theirs in zip(got, expected, strict=True):
         np.testing.assert_allclose(
-            got, expected, atol=tolerance * np.abs(expected).max()
+            ours, theirs, atol=tolerance * np.abs(theirs).max()
         )
+
+
+@PRECISIONS
+def test_training_equals_keras(dtype, tolerance):
+    expected = run(
+        keras.layers.LayerNormalization,
+        dtype,
+        lambda each: each(INPUTS),
+        INPUTS,
+    )
+    got = run(
+        LayerNorm, dtype, lambda each: each(INPUTS, training=True), INPUTS
+    )
+    assert_close(got, expected, tolerance)
 
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("rate", [0.0, 0.4])
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [("float32", 2e-5), ("mixed_bfloat16", 2e-2)]
-)
+@PRECISIONS
 def test_a_sum_with_dropout_equals_keras(dtype, tolerance, rate, again):
-    generator = np.random.default_rng(2)
-    inputs, added, upstream = (
-        tf.constant(generator.normal(mean, 2, (3, 5, 8)), "float32")
-        for mean in (3, 1, 0)
-    )
-    weights = generator.normal(size=(2, 8))
     dropout = Dropout(rate, seed=7)
     seed = dropout.draw_seed(True)
     factors = dropout.drop(tf.ones((3, 5, 8)), seed)
@@ -58,37 +66,23 @@ def test_a_sum_with_dropout_equals_keras(dtype, tolerance, rate, again):
         assert 0.4 < np.mean(factors > 0) < 0.8
 
     def expect(layer):
-        return layer(inputs + added * factors)
+        return layer(INPUTS + ADDED * factors)
 
     def compute(layer):
         with dropout.given(seed):
             return layer.add(
-                tf.cast(inputs, layer.compute_dtype),
-                tf.cast(added, layer.compute_dtype),
+                tf.cast(INPUTS, layer.compute_dtype),
+                tf.cast(ADDED, layer.compute_dtype),
                 dropout,
                 training=True,
                 recompute=again,
             )
 
-    results = []
-    for make, call, policy in (
-        (keras.layers.LayerNormalization, expect, "float32"),
-        (LayerNorm, compute, dtype),
-    ):
-        layer = make(epsilon=1e-12, dtype=policy)
-        layer.build((None, None, 8))
-        layer.set_weights(weights)
-        with tf.GradientTape() as tape:
-            tape.watch([inputs, added])
-            y = call(layer)
-            loss = tf.reduce_sum(tf.cast(y, "float32") * upstream)
-        assert y.dtype == layer.compute_dtype
-        sources = [inputs, added, layer.gamma.value, layer.beta.value]
-        results.append([tf.cast(y, "float32"), *tape.gradient(loss, sources)])
-    for got, expected in zip(*reversed(results)):
-        np.testing.assert_allclose(
-            got, expected, atol=tolerance * np.abs(expected).max()
-        )
+    expected = run(
+        keras.layers.LayerNormalization, "float32", expect, INPUTS, ADDED
+    )
+    got = run(LayerNorm, dtype, compute, INPUTS, ADDED)
+    assert_close(got, expected, tolerance)
 
 
 def test_outside_training_nothing_is_dropped():

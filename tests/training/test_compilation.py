@@ -38,19 +38,24 @@ def source():
     return array_source.ArraySource(arrays=arrays)
 
 
+def noted(monkeypatch, name):
+    """Returns a list that gets what a function of the library is given."""
+    given = []
+    function = getattr(compilation_lib, name)
+
+    def note(argument):
+        given.append(argument)
+        return function(argument)
+
+    monkeypatch.setattr(compilation_lib, name, note)
+    return given
+
+
 @pytest.fixture
 def compiled_chains(monkeypatch):
     """Lets chains of any size be compiled, and lists those that are."""
-    chains = []
-    compiled = compilation_lib._compiled_chain
-
-    def note(chain):
-        chains.append(chain)
-        return compiled(chain)
-
     monkeypatch.setattr(compilation_lib, "_MIN_ELEMENTS", 1)
-    monkeypatch.setattr(compilation_lib, "_compiled_chain", note)
-    return chains
+    return noted(monkeypatch, "_compiled_chain")
 
 
 def make_model(policy="float32"):
@@ -226,15 +231,8 @@ def test_steps_with_compiled_chains_are_the_plain_ones(
     [((5, 4000), True), ((20000,), True), ((3, 6667), False), ((8,), False)],
 )
 def test_random_words_are_the_same(shape, is_drawn_by_xla, dtype, monkeypatch):
-    drawn = []
-    compiled = compilation_lib._compiled_drawing
-
-    def note(num_groups):
-        drawn.append(num_groups)
-        return compiled(num_groups)
-
     monkeypatch.setattr(compilation_lib, "_MIN_ELEMENTS", 10_000)
-    monkeypatch.setattr(compilation_lib, "_compiled_drawing", note)
+    drawn = noted(monkeypatch, "_compiled_drawing")
     largest = np.iinfo(dtype).max
     for seed in ([0, 0], [1337, 2], [largest, largest - 1]):
         seed = tf.constant(seed, dtype)
