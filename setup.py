@@ -107,7 +107,7 @@ setup(
             # Checks the type hints.
             "mypy>=2.0",
             # The other Keras backend of the models.
-            "jax>=0.4.30",
+            "jax>=0.6",
             # Generates damaged files.
             "hypothesis>=6.140",
             # Tables to tune on, and .parquet files.
