@@ -119,7 +119,8 @@ def run(
 
     Raises:
         ValueError: If a value is out of its range, files or data are invalid,
-            or the folder holds another training or is tuned to another task.
+            or the folder cannot be written, holds another training or is tuned
+            to another task.
         training.preemption.PreemptedError: After SIGTERM or Ctrl-C, when the
             state has been saved.
 
@@ -167,6 +168,8 @@ def run(
         do_predict=test is not None,
         **hyper_parameters,
     )
+    # Evaluations and predictions write only at their end.
+    files.check_may_be_written_into(config.output_dir)
     options: dict[str, Any] = {}
     if label_column is not None:
         options["label_column"] = label_column

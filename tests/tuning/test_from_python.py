@@ -295,6 +295,27 @@ def test_what_a_user_saved_there_is_not_replaced(tmp_path, release, tuned):
     ).read_bytes()
 
 
+@pytest.mark.parametrize("name", ["train", "dev", "test"])
+def test_a_folder_that_cannot_be_written_is_told_first(
+    tmp_path, monkeypatch, tuned, name
+):
+    """Evaluations and predictions write only at their end."""
+
+    def begin(self, *others):
+        pytest.fail("The work has begun.")
+
+    path = tmp_path / "file"
+    path.write_text("mine", "utf-8")
+    monkeypatch.setattr(tuning_run.Run, "__init__", begin)
+    with pytest.raises(ValueError, match="output must be a folder, but a file"):
+        tuning.run(
+            TASK,
+            **{name: make_table(6, seed=1)},
+            start=tuned,
+            output_dir=path / "output",
+        )
+
+
 def test_any_score_tells_the_best_epoch(tmp_path, release, caplog):
     run = tuning.run(
         TASK,
