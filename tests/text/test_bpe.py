@@ -424,6 +424,7 @@ NO_OTHER = {"type": "BertNormalizer", "lowercase": True}
             {"added_tokens": [{"content": "<user>", "id": NEW_ID}]},
             "`added_tokens` must be special tokens.*<user>",
         ),
+        ({"truncation": {"direction": "Left"}}, "direction 'Right'.*'Left'"),
         ({"model": {"type": "Other"}}, "type WordPiece or BPE.*'Other'"),
     ],
 )

@@ -151,11 +151,23 @@ def test_a_normalizer_of_another_kind_is_refused(write, normalizer):
             {"pre_tokenizer": {"type": "Whitespace"}},
             "`pre_tokenizer` must be a BertPreTokenizer.*'Whitespace'",
         ),
+        (
+            {"truncation": {"direction": "Left", "max_length": 128}},
+            "`truncation` must be null or have the direction 'Right'.*'Left'",
+        ),
+        ({"truncation": "Left"}, "`truncation` must be null.*'Left'"),
     ],
 )
 def test_texts_that_are_parted_otherwise_are_refused(write, values, match):
     theirs = {"normalizer": NORMALIZER, "model": {"vocab": IDS}}
     folder = write(**theirs)
+    assert tokenizer_files.read(str(folder)).vocabulary.tokens == TOKENS
+    # The side of the padding means nothing to a text alone.
+    write(
+        **theirs,
+        truncation={"direction": "Right", "max_length": 128},
+        padding={"direction": "Left", "strategy": "BatchLongest"},
+    )
     assert tokenizer_files.read(str(folder)).vocabulary.tokens == TOKENS
     special = {"content": "<e1>", "id": 8, "special": True}
     write(**theirs, added_tokens=[special, {"content": "[PAD]", "id": 0}])

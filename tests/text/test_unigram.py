@@ -464,6 +464,10 @@ def change(*path, to):
             "the steps of ALBERT",
         ),
         (change("pre_tokenizer", "pretokenizers", to=7), "must be a list.*7"),
+        (
+            change("truncation", to={"direction": "Left"}),
+            "direction 'Right'.*'Left'",
+        ),
     ],
 )
 def test_tokenizer_json_that_we_do_not_do_is_refused(

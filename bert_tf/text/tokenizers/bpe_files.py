@@ -254,6 +254,7 @@ def _part(tokenizer, name, allowed):
 
 
 def _read_json(path, tokenizer):
+    tokenizer_json.check_truncation(tokenizer)
     if tokenizer.get("normalizer") is not None:
         raise ValueError(
             f"`normalizer` must be null in {_NAME}. Received: "

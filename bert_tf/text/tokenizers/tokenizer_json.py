@@ -19,6 +19,7 @@ from bert_tf.text.vocabulary import Vocabulary
 
 WORDPIECE = "WordPiece"
 _PRE_TOKENIZER = {"type": "BertPreTokenizer"}
+_RIGHT = "Right"
 
 
 def make_wordpiece(
@@ -104,6 +105,28 @@ def model_type(tokenizer: dict[str, Any]) -> Any:
     return model.get("type", "BPE" if "merges" in model else WORDPIECE)
 
 
+def check_truncation(tokenizer: dict[str, Any]) -> None:
+    """Checks that a file keeps the first pieces of long texts, as we do.
+
+    Padding is not checked: on whichever side it is, a text has the results of
+    the text without padding here.
+
+    Args:
+        tokenizer: The contents of the file.
+
+    Raises:
+        ValueError: If it keeps the last pieces.
+    """
+    truncation = tokenizer.get("truncation")
+    if isinstance(truncation, dict):
+        truncation = truncation.get("direction", _RIGHT)
+    if truncation not in (None, _RIGHT):
+        raise ValueError(
+            f"`truncation` must be null or have the direction {_RIGHT!r}. "
+            f"Received: {files.shortened(tokenizer['truncation'])}."
+        )
+
+
 def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
     """Returns the entries of a file's vocabulary, in the order of their ids.
 
@@ -131,15 +154,16 @@ def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
 
 
 def check_wordpiece(tokenizer: dict[str, Any]) -> None:
-    """Checks that a file splits texts as BERT's tokenizer does.
+    """Checks that a file splits and truncates texts as BERT's tokenizer does.
 
     Args:
         tokenizer: The contents of the file.
 
     Raises:
         ValueError: If it looks for tokens other than special ones before it
-            splits texts, or splits them differently.
+            splits texts, or splits or truncates them differently.
     """
+    check_truncation(tokenizer)
     for token in _added_tokens(tokenizer):
         is_special = token["content"] in vocabulary_lib.SPECIAL_TOKENS
         # `tokenizers` itself always writes `special`.

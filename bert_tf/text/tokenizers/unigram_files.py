@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from bert_tf import files
 from bert_tf.text.tokenizers import sentencepiece_model
+from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.sentencepiece_model import CONTROL
 from bert_tf.text.tokenizers.sentencepiece_model import NORMAL
 from bert_tf.text.tokenizers.sentencepiece_model import SPACE
@@ -302,6 +303,7 @@ def typed(model: Model, special: SpecialTokens) -> Model:
 
 
 def _read_json(path, tokenizer, name):
+    tokenizer_json.check_truncation(tokenizer)
     model = tokenizer.get("model")
     if not isinstance(model, dict) or model.get("type") != "Unigram":
         raise ValueError(
