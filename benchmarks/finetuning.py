@@ -239,7 +239,8 @@ def run_bert_tf(name, seed, path):
     scores = dict(re.findall(r"^(?:eval_)?(\w+) = (\S+)$", output, re.M))
     # "step 114/343  loss 0.61  ...  24.3 examples/s"
     lines = re.findall(
-        r"step (\d+)/.* ([\d.]+) examples/s", (path / "log").read_text()
+        r"step (\d+)/.* ([\d.]+) (?:examples|windows)/s",
+        (path / "log").read_text(),
     )
     seconds, previous = 0.0, 0
     for step, speed in lines:

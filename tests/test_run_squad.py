@@ -70,6 +70,8 @@ def test_questions_are_learned_answered_and_scored(
     # int(12 / 5 * 2)
     assert "step 4/4" in done.stderr
     assert "36 windows, 12 an epoch" in done.stderr
+    assert " windows/s " in done.stderr
+    assert "examples/s" not in done.stderr
     card = (output / "README.md").read_text()
     assert "- Windows: 36\n" in card
     assert "On development set, 24 windows:" in card

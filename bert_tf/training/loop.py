@@ -57,6 +57,7 @@ class TrainingConfig:
         seed: Seed of the dropout masks.
         compilation: Which part of the step XLA compiles; see
             `step.CompiledSteps`. `fit` ignores it.
+        unit: What the log calls the rows of a batch.
     """
 
     num_train_steps: int
@@ -70,6 +71,7 @@ class TrainingConfig:
     peak_flops: float | None = None
     seed: int = 12345
     compilation: Compilation = Compilation.CHAINS
+    unit: str = "examples"
 
     def __post_init__(self):
         for name in (
@@ -290,7 +292,9 @@ class _Run:
         )
         history.append(report)
         if not (self._is_by_clock and self._bar.is_shown):
-            text = progress.log_line(report, config.num_train_steps)
+            text = progress.log_line(
+                report, config.num_train_steps, config.unit
+            )
             logging.info("%s", text)
         if not self._is_by_clock:
             health.warn_if_waiting(report["input_share"])

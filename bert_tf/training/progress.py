@@ -119,19 +119,24 @@ def log_curves(folder: str) -> None:
     )
 
 
-def log_line(report: Mapping[str, float], num_train_steps: int) -> str:
+def log_line(
+    report: Mapping[str, float],
+    num_train_steps: int,
+    unit: str = "examples",
+) -> str:
     """Returns a line of the log.
 
     Args:
         report: {name: float}, with `step`, `step_seconds`, `input_share`,
             `examples_per_second`, `tokens_per_second` and `padding`.
         num_train_steps: Number of the last step.
+        unit: What the line calls the rows of a batch.
     """
     values = dict(report)
     step = values.pop("step")
     seconds = values.pop("step_seconds")
     speeds = (
-        f"{values.pop('examples_per_second'):.1f} examples/s",
+        f"{values.pop('examples_per_second'):.1f} {unit}/s",
         f"{values.pop('tokens_per_second'):,.0f} tokens/s",
         f"{values.pop('padding'):.1%} padding",
         f"{values.pop('input_share'):.1%} waiting",

@@ -28,12 +28,21 @@ from bert_tf.training.loop import TrainingConfig
 
 
 def epoch_ends(
-    num_examples: int, batch_size: int, num_epochs: float
+    num_examples: int,
+    batch_size: int,
+    num_epochs: float,
+    unit: str = "examples",
 ) -> list[int]:
     """Returns the steps at which an epoch is over, and the last step.
 
     They are counted as in google-research/bert. Batches run on from one epoch
     into the next, so the whole run leaves out less than one batch.
+
+    Args:
+        num_examples: Number of rows of an epoch.
+        batch_size: Number of rows of a step.
+        num_epochs: Number of epochs; it need not be whole.
+        unit: What errors call the rows.
 
     Raises:
         ValueError: If there is less than one step.
@@ -44,10 +53,11 @@ def epoch_ends(
 
     last = num_steps(num_epochs)
     if last < 1:
+        count = files.counted(num_examples, unit.removesuffix("s"), unit)
         raise ValueError(
-            "The training examples must make one batch or more. Received: "
-            f"{files.counted(num_examples, 'example', 'examples')}, "
-            f"train_batch_size={batch_size}, num_train_epochs={num_epochs}."
+            f"The training {unit} must make one batch or more. Received: "
+            f"{count}, train_batch_size={batch_size}, "
+            f"num_train_epochs={num_epochs}."
         )
     ends = {num_steps(epoch) for epoch in range(1, math.ceil(num_epochs))}
     return sorted({step for step in ends if 0 < step < last} | {last})
@@ -269,11 +279,12 @@ class _KeepState(keras.callbacks.Callback):
             values = (f"{name} {value:.4g}" for name, value in means.items())
             left = (config.num_train_steps - state.step) * seconds
             logging.info(
-                "step %d/%d  %s  %.1f examples/s  %s left",
+                "step %d/%d  %s  %.1f %s/s  %s left",
                 state.step,
                 config.num_train_steps,
                 "  ".join(values),
                 speeds["examples_per_second"],
+                config.unit,
                 progress.duration(left),
             )
         self._line.restart()

@@ -7,11 +7,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.input.batch_source import BatchSource
 from bert_tf.models.objectives import Objective
 from bert_tf.optimizers import loss_scale
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.tasks.source import Source
 from bert_tf.tasks.task import Task
 from bert_tf.training import loop
 from bert_tf.training import randomness
@@ -49,7 +49,7 @@ def make_optimizer(
 def make_trainer(
     config: FineTuningConfig,
     task: Task,
-    source: BatchSource,
+    source: Source,
     state: TrainingState,
     record: EpochRecord,
     num_train_steps: int,
@@ -82,6 +82,7 @@ def make_trainer(
         seed=config.random_seed,
         gradient_accumulation_steps=config.gradient_accumulation_steps,
         compilation=compilation,
+        unit=source.unit,
     )
     if objective is None and _can_fit(loop_config, strategy):
         return functools.partial(

@@ -209,6 +209,7 @@ class Run:
             task.num_epoch_examples(self.sources[TRAIN]),
             config.train_batch_size,
             config.num_train_epochs,
+            self.sources[TRAIN].unit,
         )
         state = self._begin(ends[-1])
         old_temperature = temperatures.stored(config.output_dir, task)

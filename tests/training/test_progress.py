@@ -40,6 +40,7 @@ def test_log_line():
         "step 20/100  loss 1.235  64.0 examples/s  6,758 tokens/s  "
         "17.5% padding  2.1% waiting  0.5 s/step  0m40s left"
     )
+    assert "  64.0 windows/s  " in progress.log_line(report, 100, "windows")
 
 
 def test_curves_on_a_full_disk_are_an_os_error_that_names_the_file(tmp_path):

@@ -549,6 +549,8 @@ def test_epochs_end_at_steps(num_examples, batch_size, num_epochs, ends):
 def test_less_than_a_batch_is_an_error():
     with pytest.raises(ValueError, match="one batch or more"):
         fine_tuning.epoch_ends(3, 8, 2.0)
+    with pytest.raises(ValueError, match="training windows .*: 1 window, "):
+        fine_tuning.epoch_ends(1, 8, 2.0, "windows")
 
 
 def test_starting_point_is_the_folders(untuned_folder):
