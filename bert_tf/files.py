@@ -19,6 +19,7 @@ import reprlib
 import shutil
 import stat
 import tempfile
+import threading
 import uuid
 import zlib
 from collections.abc import Callable
@@ -280,10 +281,24 @@ def _damage_told():
         raise
 
 
-def sha256(path: AnyPath) -> str:
-    """Returns the SHA-256 of a file, not decompressed, in hexadecimal."""
+def sha256(path: AnyPath, stop: threading.Event | None = None) -> str:
+    """Returns the SHA-256 of a file, not decompressed, in hexadecimal.
+
+    Args:
+        path: The file.
+        stop: Ends the work once it is set, for a call in a thread, which no
+            signal reaches.
+
+    Raises:
+        InterruptedError: If `stop` is set.
+    """
+    digest = hashlib.sha256()
     with open_bytes(path, decompress=False) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        while block := stream.read(_READ_AHEAD):
+            if stop is not None and stop.is_set():
+                raise InterruptedError(f"{path}: hashing it was stopped.")
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def read_bytes(path: AnyPath, max_bytes: int | None = None) -> bytes:

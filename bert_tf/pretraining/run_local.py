@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import shutil
+import threading
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -213,8 +214,7 @@ def build(
         cores.num_cores(),
         1 + sum(source.sizes(plan.parts)) // _BYTES_A_WORKER,
     )
-    with concurrent.futures.ThreadPoolExecutor(num_workers) as pool:
-        inputs = list(pool.map(text_files.describe, source.paths))
+    inputs = _describe(source.paths, num_workers)
     manifest = record_set.make_manifest(plan, inputs)
     # The manifest omits the setting `fast`, which may change the token ids.
     work = tokenizer.settings | record_set.identity(manifest)
@@ -240,6 +240,21 @@ def build(
         )
         _publish(tasks, output_paths, shards, made)
     return counts
+
+
+def _describe(paths, num_threads):
+    """Returns `text_files.describe` of each file, made in threads.
+
+    An error, such as that of a signal, ends all threads: they are waited for.
+    """
+    stop = threading.Event()
+    describe = functools.partial(text_files.describe, stop=stop)
+    with concurrent.futures.ThreadPoolExecutor(num_threads) as pool:
+        try:
+            return list(pool.map(describe, paths))
+        except BaseException:
+            stop.set()
+            raise
 
 
 def _run_stages(tasks, run, num_shards, progress):

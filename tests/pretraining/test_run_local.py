@@ -2,10 +2,13 @@
 
 import dataclasses
 import hashlib
+import io
 import json
 import os
 import random
 import re
+import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -599,6 +602,53 @@ def test_paragraphs_that_are_taken_for_sentences_are_told(
     ]
     assert len(warnings) == (found is not None)
     assert re.search(found or "^$", "".join(warnings))
+
+
+class LongFile(io.RawIOBase):
+    """A file that takes ten seconds to read."""
+
+    def __init__(self):
+        super().__init__()
+        self.end = time.monotonic() + 10
+        self.was_read = False
+        self.is_begun = threading.Event()
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self.is_begun.set()
+        time.sleep(0.01)
+        self.was_read = time.monotonic() > self.end
+        return 0 if self.was_read else len(buffer)
+
+
+def test_an_error_ends_the_hashing_of_other_files(
+    tmp_path, tokenizer, monkeypatch
+):
+    """So does a signal: threads do not notice it, and are waited for."""
+    paths = [
+        write_text(tmp_path / name, make_documents(1, seed=1))
+        for name in ("bad.txt", "long.txt")
+    ]
+    long_file = LongFile()
+
+    def open_bytes(path, decompress):
+        if path == paths[0]:
+            long_file.is_begun.wait(timeout=10)
+            raise OSError(path)
+        return long_file
+
+    monkeypatch.setattr(files, "open_bytes", open_bytes)
+    with pytest.raises(OSError, match=r"bad\.txt"):
+        run_local.build(
+            ",".join(paths),
+            str(tmp_path / "x"),
+            tokenizer,
+            CHEAP,
+            num_workers=2,
+        )
+    assert not long_file.was_read
 
 
 @pytest.mark.parametrize("rule", ["do_whole_word_mask", "do_ngram_mask", None])

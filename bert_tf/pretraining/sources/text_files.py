@@ -12,6 +12,7 @@ import json
 import math
 import re
 import reprlib
+import threading
 from collections import abc
 from typing import Any
 
@@ -307,12 +308,17 @@ class TextFiles:
                     begin = offset
 
 
-def describe(path: str) -> dict:
-    """Returns `{"name", "bytes", "sha256"}` of a file as it is stored."""
+def describe(path: str, stop: threading.Event | None = None) -> dict:
+    """Returns `{"name", "bytes", "sha256"}` of a file as it is stored.
+
+    Args:
+        path: The file.
+        stop: As for `files.sha256`.
+    """
     return {
         "name": path.rsplit("/", 1)[-1],
         "bytes": files.size(path),
-        "sha256": files.sha256(path),
+        "sha256": files.sha256(path, stop),
     }
 
 
