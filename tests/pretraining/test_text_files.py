@@ -94,6 +94,17 @@ def random_text(input_format, rng):
 
 
 @pytest.mark.parametrize("input_format", text_files.FORMATS)
+def test_line_ends_of_old_macs_are_refused(tmp_path, input_format):
+    """The whole file would be one line."""
+    paths = write(tmp_path, a="A b.\rC d.\r\rE f.\r")
+    with pytest.raises(ValueError, match=r"a.txt: lines must .*: \\r alone"):
+        read(paths, input_format)
+    # In a line that has an end, it is white space.
+    paths = write(tmp_path, a="A\rb.\r\nC\rd.")
+    assert read(paths) == {(0, 0): ["A\rb.", "C\rd."]}
+
+
+@pytest.mark.parametrize("input_format", text_files.FORMATS)
 def test_parts_of_any_size_read_the_same_documents(tmp_path, input_format):
     rng = random.Random(3)
     for _ in range(10):

@@ -279,6 +279,8 @@ class TextFiles:
             last_bad = None
             rest = b""
             while line := rest + stream.readline(limit - len(rest)):
+                if not offset:
+                    _check_line_ends(self.paths[number], line)
                 rest = b""
                 reason = None
                 num_skipped = 0
@@ -367,9 +369,9 @@ class Reader:
             str, which is not blank.
 
         Raises:
-            BadTextError: If a compressed file is damaged, or more than
-                `max_bad_lines` lines are not UTF-8 or not in the format. The
-                message names the file and the line.
+            BadTextError: If a compressed file is damaged, a file's lines end
+                with CR alone, or more than `max_bad_lines` lines are not UTF-8
+                or not in the format. The message names the file and the line.
         """
         document, key, size = None, -1, 0
         for file_number, place, sentence in self._source.sentences(part, self):
@@ -434,6 +436,18 @@ def _is_blank(line):
     # A line is blank if Python's `strip` leaves nothing, as in the original. A
     # lone no-break space so also ends a document.
     return not line.strip()
+
+
+def _check_line_ends(path, line):
+    """Raises `BadTextError` if a file's first line ends with CR alone.
+
+    The whole file would be one line: one sentence, one document.
+    """
+    if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
+        raise bad_lines.BadTextError(
+            f"{path}: lines must end with \\n or \\r\\n. Received: \\r alone, "
+            "as old Macs wrote. Replace it, e.g. with tr '\\r' '\\n'."
+        )
 
 
 def _cut(line):
