@@ -12,7 +12,6 @@ Texts               a .txt with a text a line, or a column `text`
 """
 
 import dataclasses
-import math
 import re
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -280,9 +279,11 @@ def _ends_with(data, *suffixes):
 
 
 def _score(where, value):
-    is_number = isinstance(value, (int, float, str))
-    if isinstance(value, bool) or not is_number:
-        value = math.nan if value is None else str(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(
+            f"{where}: the score must be a number. "
+            f"Received: {files.shortened(value)}."
+        )
     return tsv.parse_label(where, str(value).strip(), {})
 
 

@@ -280,7 +280,7 @@ def test_texts_are_their_own_positives(tmp_path):
         (
             SCORED,
             {"sentence1": ["a"], "sentence2": ["b"], "score": [None]},
-            "row 1: the score must be a number",
+            "row 1: the score must be a number. Received: None",
         ),
         (
             SCORED,
