@@ -43,6 +43,7 @@ _DEFINE: dict[Any, Callable[..., flags.FlagHolder]] = {
 _BACKEND = "KERAS_BACKEND"
 # Exists where Linux has NVIDIA's driver.
 _NVIDIA = "/dev/nvidiactl"
+_TRACE_HINT = "BERT_TF_TRACEBACK=1 shows the trace."
 # Exit code of a program that refuses its input.
 BAD_INPUT_EXIT_CODE = 1
 # Seconds after which a program that should end is told again.
@@ -53,11 +54,12 @@ def run(main: Callable[[list[str]], Any]) -> None:
     """Runs `main(argv)` with absl flags; bad input gives one line, no trace.
 
     The library raises `ValueError` for a wrong flag, file or configuration, and
-    the system `OSError` for a full disk or a missing permission. Both become
-    one line on stderr and exit code 1. BERT_TF_TRACEBACK=1 in the environment
-    shows the trace. If another library raised the error, the input may be fine,
-    and the line mentions that variable. Ctrl-C gives one line, too, and exit
-    code 130.
+    the system `OSError` for a full disk or a missing permission. TensorFlow has
+    its own errors for object stores, e.g. for one that cannot be reached. They
+    all become one line on stderr and exit code 1. BERT_TF_TRACEBACK=1 in the
+    environment shows the trace. If another library raised the error, the input
+    may be fine, and the line mentions that variable. Ctrl-C gives one line,
+    too, and exit code 130.
 
     The logs of TensorFlow and Keras are hidden, unless the environment has
     TF_CPP_MIN_LOG_LEVEL, which then also holds for their logs from Python.
@@ -80,8 +82,14 @@ def run(main: Callable[[list[str]], Any]) -> None:
                 raise
             hint = ""
             if isinstance(error, ValueError) and not _is_ours(error):
-                hint = " BERT_TF_TRACEBACK=1 shows the trace."
+                hint = f" {_TRACE_HINT}"
             return _refuse(f"{error}{hint}")
+        except Exception as error:
+            if not _is_of_store(error) or os.environ.get("BERT_TF_TRACEBACK"):
+                raise
+            # TensorFlow's message has several lines.
+            reason = " ".join(str(error).split()).rstrip(".")
+            return _refuse(f"{reason}. {_TRACE_HINT}")
 
     # Takes precedence over keras.json.
     os.environ.setdefault(_BACKEND, "tensorflow")
@@ -216,9 +224,19 @@ def _steps_on_cpu():
 
 def _is_ours(error):
     """Returns whether the innermost frame of an error is in this package."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    module = frame.f_globals.get("__name__", "")
+    module = _module_of(error)
     return module == "__main__" or module.partition(".")[0] == "bert_tf"
+
+
+def _is_of_store(error):
+    """Returns whether `tf.io.gfile` raised it: for files, the `OSError`s."""
+    return _module_of(error) == "tensorflow.python.lib.io.file_io"
+
+
+def _module_of(error):
+    """Returns the name of the module with the innermost frame of an error."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__", "")
 
 
 def _refuse(reason):

@@ -327,6 +327,21 @@ def test_a_refusal_tells_where_the_trace_of_others_is(statement, answer):
     assert re.fullmatch(f"-c: error: {answer}\n", done.stderr)
 
 
+def test_an_object_store_that_cannot_be_reached_is_one_line():
+    done = run_main(
+        """
+        from bert_tf import files
+        files.exists("nostore://bucket/vocab.txt")
+        """
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"-c: error: .*'nostore' not implemented .*nostore://bucket/vocab.txt.*"
+        r" BERT_TF_TRACEBACK=1 shows the trace\.\n",
+        done.stderr,
+    )
+
+
 def test_sigterm_ends_a_program_that_cleans_up():
     process = run_main(
         """
