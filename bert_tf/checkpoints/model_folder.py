@@ -13,6 +13,7 @@ README.md                model card, written last; a user's own card is kept
 import contextlib
 import functools
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,10 +151,11 @@ def save(
             )
             | texts
         )
+    merged = variables.merged(model)
     tensors = {
         family.file_name(tensor.hugging_face.name, architecture): (
             tensor.hugging_face.transform.to_file(
-                keras.ops.convert_to_numpy(variable)
+                keras.ops.convert_to_numpy(merged.get(id(variable), variable))
             )
         )
         for tensor, variable in matched.items()
@@ -167,10 +169,13 @@ def save(
     with _without_errors(path):
         # `write` has removed bert_tf's own card: one that exists is the user's.
         if not files.exists(path):
+            num_added = sum(
+                math.prod(each.shape) for each in variables.lora_factors(model)
+            )
             card = model_card.make(
                 config,
                 values,
-                num_parameters=model.count_params(),
+                num_parameters=model.count_params() - num_added,
                 tokenizer_class=tokenizer.tokenizer_class,
                 do_lower_case=tokenizer.do_lower_case,
                 max_seq_length=max_seq_length,

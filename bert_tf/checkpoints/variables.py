@@ -11,10 +11,12 @@ from bert_tf.checkpoints.families.family import Tensor
 def match(model: keras.Model) -> dict[Tensor, Any]:
     """Pairs the variables of a model with the table of its family.
 
+    Left out are variables that other files hold, which are in the model's
+    `extra_weights`, and the factors of LoRA: see `merged`.
+
     Args:
         model: A model of `bert_tf.models`, or one that holds its layers under
-            their names. It has a `config`. Variables that other files hold are
-            in its `extra_weights`, and left out.
+            their names. It has a `config`.
 
     Returns:
         {Tensor: variable}, in the table's order.
@@ -36,6 +38,7 @@ def match(model: keras.Model) -> dict[Tensor, Any]:
     }
     matched = {}
     extra = {id(each) for each in getattr(model, "extra_weights", ())}
+    extra |= {id(each) for each in lora_factors(model)}
     for variable in model.weights:
         if id(variable) in extra:
             continue
@@ -52,3 +55,34 @@ def match(model: keras.Model) -> dict[Tensor, Any]:
             )
         matched[keras_name] = variable
     return {table[name]: matched[name] for name in table if name in matched}
+
+
+def lora_factors(model: keras.Model) -> list[Any]:
+    """Returns the variables that Keras's `enable_lora` has added."""
+    return [
+        factor
+        for layer in _lora_layers(model)
+        for factor in (layer.lora_kernel_a, layer.lora_kernel_b)
+    ]
+
+
+def merged(model: keras.Model) -> dict[int, Any]:
+    """Returns the kernels that LoRA adds to, as the model computes with them.
+
+    Returns:
+        {id of a kernel's variable: kernel plus its low-rank update}.
+    """
+    return {
+        id(variable): layer.kernel
+        for layer in _lora_layers(model)
+        for variable in layer.weights
+        if variable.name == "kernel"
+    }
+
+
+def _lora_layers(model):
+    return [
+        layer
+        for layer in model._flatten_layers()
+        if getattr(layer, "lora_enabled", False)
+    ]

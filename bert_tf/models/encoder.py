@@ -12,6 +12,7 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.config import BertConfig
+from bert_tf.config import whole_number
 from bert_tf.layers.attention_mask import make_attention_mask
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredModel
@@ -198,6 +199,43 @@ class BertEncoder(ConfiguredModel):
     ) -> features.Tensor:
         """Returns `pooled_output`; the last block computes nothing else."""
         return self(inputs, positions=0, training=training)["pooled_output"]
+
+    def enable_lora(self, rank: int, alpha: float | None = None) -> None:
+        """Freezes the encoder, but for low-rank updates of queries and values.
+
+        LoRA (Hu et al. 2021, arXiv 2106.09685, section 4). The kernels W of the
+        query and value layers become W + alpha / rank * A B, and only A and B
+        are trained. B begins as 0, so the outputs do not change at first. Heads
+        outside the encoder are trained as before. `bert_tf.save` and Keras's
+        own files hold the sums, as an ordinary model has them.
+
+        Call it before `compile`. Do not set `trainable` of the model or of the
+        encoder to True afterwards: that would unfreeze all of it.
+
+        Args:
+            rank: Number of columns of A and rows of B, 1 or more.
+            alpha: Factor of the updates, times `rank`; None for `rank`.
+
+        Raises:
+            ValueError: If `rank` is no integer, or below 1; if it was called
+                before.
+        """
+        rank = whole_number("rank", rank)
+        if rank < 1:
+            raise ValueError(
+                f"`rank` must be 1 or more. Received: rank={rank}."
+            )
+        attentions = [block.attention for block in self.blocks]
+        if any(attention.query.lora_enabled for attention in attentions):
+            raise ValueError(
+                "`enable_lora` can be called once. Received: a second call."
+            )
+        # Not `self.trainable`, which would freeze A and B too.
+        for variable in self.trainable_variables:
+            variable.trainable = False
+        for attention in attentions:
+            for dense in (attention.query, attention.value):
+                dense.enable_lora(rank, lora_alpha=alpha)
 
     def _call_last_at(
         self, positions, block, x, attention_mask, first_positions, training
