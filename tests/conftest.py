@@ -49,6 +49,9 @@ def pytest_configure(config):
 def pytest_collection_finish():
     # A million objects of libraries, which every full collection would visit.
     gc.freeze()
+    # Full collections would be 5 % of the processor time: what tests keep for
+    # others is visited again each time, too.
+    gc.set_threshold(700, 10, 50)
 
 
 @pytest.fixture(autouse=True)
