@@ -78,29 +78,55 @@ def make_signatures(servable: Any, module: Any) -> dict[str, Any]:
         servable: A `Servable`.
         module: What its `make_module` returned.
     """
+    # Signatures with the same answers share their graph, which is most of what
+    # an export traces, writes and loads.
+    answers = {
+        of: _trace_answer(servable, module, of)
+        for of in dict.fromkeys(form.of for form in servable.forms.values())
+    }
     return {
-        name: _trace(servable, module, form, servable.outputs[name])
+        name: _trace(
+            servable, module, form, servable.outputs[name], answers[form.of]
+        )
         for name, form in servable.forms.items()
     }
 
 
-def _trace(servable, module, form, outputs):
-    """Returns a signature that checks the shapes of its inputs."""
-    if form.of == IDS:
-        answer = servable.answer_ids
-        spec = module.ids_spec()
+def _spec(servable, module, of):
+    """Returns the specs of what goes into an answer to `of`."""
+    if of == IDS:
+        return module.ids_spec()
+    return strings_spec(servable.text_features)
 
-        def parse(serialized):
+
+def _trace_answer(servable, module, of):
+    """Returns a function from ids or strings to all that a signature gives."""
+    answer = servable.answer_ids if of == IDS else servable.answer_texts
+    names = {
+        output.name
+        for name, form in servable.forms.items()
+        if form.of == of
+        for output in servable.outputs[name]
+    }
+
+    @tf.function(autograph=False)
+    def answer_all(inputs):
+        answers = answer(module, inputs)
+        return {name: answers[name] for name in sorted(names)}
+
+    return answer_all.get_concrete_function(_spec(servable, module, of))
+
+
+def _trace(servable, module, form, outputs, answer):
+    """Returns a signature that checks the shapes of its inputs."""
+    spec = _spec(servable, module, form.of)
+
+    def parse(serialized):
+        if form.of == IDS:
             return module.from_model_inputs(
                 parse_ids(serialized, module.max_length, servable.num_choices)
             )
-
-    else:
-        answer = servable.answer_texts
-        spec = strings_spec(servable.text_features)
-
-        def parse(serialized):
-            return parse_texts(serialized, servable.text_features)
+        return parse_texts(serialized, servable.text_features)
 
     if form.examples:
         spec = tf.TensorSpec([None], tf.string, name=form.examples)
@@ -108,7 +134,7 @@ def _trace(servable, module, form, outputs):
     @tf.function(autograph=False)
     def signature(inputs):
         inputs = inputs_lib.check_shapes(inputs, spec)
-        answers = answer(module, parse(inputs) if form.examples else inputs)
+        answers = answer(parse(inputs) if form.examples else inputs)
         return {output.name: answers[output.name] for output in outputs}
 
     return signature.get_concrete_function(spec)
