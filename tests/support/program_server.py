@@ -1,7 +1,7 @@
 """Runs programs as `python -m` does, without TensorFlow's import each time.
 
 A server process imports the libraries once, and forks for every program. It
-imports nothing of bert_tf, whose modules are executed anew in each fork, and
+keeps nothing of bert_tf, whose modules are executed anew in each fork, and
 calls no operation: a fork has no thread of TensorFlow's runtime to miss.
 """
 
@@ -11,16 +11,13 @@ import os
 import resource
 import runpy
 import sys
+from multiprocessing import forkserver
+from unittest import mock
 
-_LIBRARIES = [
-    "absl.app",
-    "keras",
-    "matplotlib.figure",
-    "safetensors.numpy",
-    "tensorflow",
-    "tensorflow_datasets",
-    "tensorflow_text",
-]
+# Imported in the server, which finds it on PYTHONPATH: it does not have this
+# process's path in all releases of Python.
+_LIBRARIES = "program_libraries"
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 def run(module, arguments, cwd, stdout, stderr, timeout):
@@ -37,7 +34,10 @@ def run(module, arguments, cwd, stdout, stderr, timeout):
         TimeoutError: If it was killed.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_LIBRARIES)
+    context.set_forkserver_preload([_LIBRARIES])
+    python_path = [_FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])]
+    with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(python_path)):
+        forkserver.ensure_running()
     process = context.Process(
         target=_run_as_main,
         args=(
