@@ -55,6 +55,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
     In a custom step, call `apply` in replica context. It sums the gradients
     over the replicas, once. The sum must be the gradient of the global batch.
+    `update_step` alone neither clips nor skips: it knows no norm.
 
     Args:
         learning_rate: Float or a `LearningRateSchedule`, e.g. `WarmupDecay`.
@@ -295,7 +296,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
             # TensorFlow adds epsilon to the root of the uncorrected v.
             epsilon *= tf.sqrt(1 - power_2)
         is_finite = None
-        if self.skip_nonfinite:
+        if self._skips_here():
             # A rate of 0 and betas of 1 change nothing.
             is_finite = ops.isfinite(self.gradient_norm)
             rate = tf.where(is_finite, rate, tf.zeros([], dtype))
@@ -321,10 +322,15 @@ class BertOptimizer(keras.optimizers.Optimizer):
     def _clip_factor(self, dtype):
         """Returns what gradients are multiplied by, or None."""
         largest = self.global_clipnorm
-        if largest is None:
+        # Outside of `apply`, the norm would be that of an earlier step.
+        if largest is None or not self._step_cache.is_kept:
             return None
         norm = tf.cast(self.gradient_norm, dtype)
         return largest / tf.maximum(norm, largest)
+
+    def _skips_here(self):
+        """Returns whether the norm decides if this update is made."""
+        return self.skip_nonfinite and self._step_cache.is_kept
 
     def get_config(self):
         return super().get_config() | {
@@ -500,6 +506,11 @@ class _StepCache:
         finally:
             self._made = None
             self.runner = chains.PLAIN
+
+    @property
+    def is_kept(self):
+        """Whether a step is being made, and not a single update."""
+        return self._made is not None
 
     def get(self, key, make):
         if self._made is None:

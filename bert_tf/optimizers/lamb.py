@@ -86,7 +86,7 @@ class LambOptimizer(bert.BertOptimizer):
         self.assign_sub(variable, change)
 
     def _zero_if_nonfinite(self, change):
-        if not self.skip_nonfinite:
+        if not self._skips_here():
             return change
         return ops.where(ops.isfinite(self.gradient_norm), change, 0.0)
 

@@ -604,6 +604,18 @@ def test_every_update_outside_of_apply_has_its_own_rate():
     assert float(second[0]) == 1
 
 
+@pytest.mark.parametrize("make_optimizer", [BertOptimizer, LambOptimizer])
+def test_an_update_outside_of_apply_has_no_norm_of_an_earlier_step(
+    make_optimizer,
+):
+    for gradient in (100.0, np.inf):
+        weight = keras.Variable([1.0])
+        optimizer = make_optimizer(0.1, beta_1=0.0, skip_nonfinite=True)
+        optimizer.apply([tf.constant([gradient])], [weight])
+        optimizer.update_step(tf.constant([2.0]), weight.value, 0.1)
+        assert float(optimizer.variables[2][0]) == 2
+
+
 def test_a_step_that_failed_leaves_the_next_its_own_rate(monkeypatch):
     weights = [keras.Variable([1.0, 2.0]) for _ in range(2)]
     gradients = [tf.ones(2), tf.ones(2)]
