@@ -153,11 +153,18 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
     Args:
         logits: float32 `[..., K]`, a tensor or an array.
-        labels: `[...]`, class ids.
+        labels: `[...]`, class ids in `[0, K)`. TensorFlow raises an error for
+            others on CPUs; on GPUs and with XLA they are not checked.
     """
-    labels = ops.cast(labels, "int32")[..., None]
-    picked = ops.take_along_axis(logits, labels, axis=-1)
-    return ops.logsumexp(logits, axis=-1) - picked[..., 0]
+    labels = ops.cast(labels, "int32")
+    return ops.logsumexp(logits, axis=-1) - _pick(logits, labels)[..., 0]
+
+
+def _pick(logits, labels):
+    """Returns the logit of each label, `[..., 1]`."""
+    # Unsigned, as otherwise -1 is the last class.
+    labels = ops.cast(labels, "uint32")[..., None]
+    return ops.take_along_axis(logits, labels, axis=-1)
 
 
 def hits(
@@ -184,7 +191,7 @@ def hits(
         hits_N = ops.equal(ops.cast(predictions_N1[:, 0], "int32"), labels_N)
     else:
         max_N1 = ops.max(logits_NK, axis=-1, keepdims=True)
-        picked_N1 = ops.take_along_axis(logits_NK, labels_N[:, None], axis=-1)
+        picked_N1 = _pick(logits_NK, labels_N)
         hits_N = ops.greater_equal(picked_N1, max_N1)[:, 0]
     is_hit = ops.reshape(hits_N, ops.shape(labels))
     total = ops.sum(weights * ops.cast(is_hit, "float32"))
@@ -270,7 +277,7 @@ def _cross_entropy_of_words(logits, labels):
     def compute(logits_NV):
         max_N1 = ops.max(logits_NV, axis=-1, keepdims=True)
         exps_NV, sum_N1 = runner_here().run(_exps, logits_NV, max_N1)
-        picked_N1 = ops.take_along_axis(logits_NV, labels_N[:, None], axis=-1)
+        picked_N1 = _pick(logits_NV, labels_N)
         losses_N1 = ops.log(sum_N1) + max_N1 - picked_N1
 
         def gradient(up_N):

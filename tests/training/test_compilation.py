@@ -1,5 +1,6 @@
 """Steps and chains compiled with XLA: they are the plain ones."""
 
+import contextlib
 import dataclasses
 import re
 import shutil
@@ -13,6 +14,7 @@ from bert_tf.input import array_source
 from bert_tf.layers import activations
 from bert_tf.layers import attend
 from bert_tf.layers import chains as chains_lib
+from bert_tf.models import objectives
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
@@ -275,6 +277,16 @@ def test_chains_of_lengths_that_are_not_static_are_not_compiled(
     x = np.linspace(-3, 3, 16, dtype="float32").reshape(2, 8)
     np.testing.assert_allclose(activate(x), tf.nn.gelu(x), atol=1e-6)
     assert not compiled_chains
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_labels_out_of_range_are_errors(label, compiled_chains):
+    logits, labels = tf.ones([1, 1, 3]), tf.constant([[label]])
+    for chains in (compilation_lib.compiled_chains, contextlib.nullcontext):
+        with chains(), pytest.raises(tf.errors.InvalidArgumentError):
+            objectives._cross_entropy_of_words(logits, labels)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        objectives.cross_entropy(logits, labels)
 
 
 def test_chains_are_compiled_on_cpus_alone(compiled_chains, monkeypatch):
