@@ -31,9 +31,7 @@ class BertEmbeddings(ConfiguredLayer):
     Call arguments:
         input_ids: int32 `[batch, length]` in `[0, vocab_size)`.
         segment_ids: int32 `[batch, length]` in `[0, type_vocab_size)`; ignored
-            if there are fewer than two segments. Not checked: in training an
-            id out of range adds nothing; inference on a CPU fails if it is too
-            large, and counts -1 from the end.
+            if there are fewer than two segments.
         position_ids: int32 `[batch, length]` in
             `[0, max_position_embeddings)`: each token's place in its own
             sequence. None counts from 0 in every row; with a `padding_idx`,
@@ -41,6 +39,10 @@ class BertEmbeddings(ConfiguredLayer):
         trained: int32 or bool `[batch, length]`, or None for all. Where it is
             0, the word embeddings get no gradient, and with a `padding_idx`
             neither do the position embeddings.
+
+    Ids out of range are not looked for, which would be a pass over the input.
+    On CPUs TensorFlow raises an error if one is too large, but -1 counts from
+    the end of the table. In training, a segment out of range adds nothing.
 
     Returns:
         float `[batch, length, hidden]`.

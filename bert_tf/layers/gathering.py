@@ -20,7 +20,8 @@ def gather_positions(sequence: Tensor, positions: Tensor | int) -> Tensor:
 
     Args:
         sequence: float or bool `[B, L, D]`.
-        positions: int32 `[B, P]` in `[0, L)`, or P itself for the first P.
+        positions: int32 `[B, P]` in `[0, L)`, or P itself for the first P. Not
+            checked: another position may be in another row.
 
     Returns:
         `[B, P, D]`, of the dtype of `sequence`.
