@@ -332,6 +332,14 @@ class BertOptimizer(keras.optimizers.Optimizer):
         """Returns whether the norm decides if this update is made."""
         return self.skip_nonfinite and self._step_cache.is_kept
 
+    def _trackable_children(self, save_type="checkpoint", **kwargs):
+        # A SavedModel of a training step needs this variable, which
+        # checkpoints do not have.
+        children = super()._trackable_children(save_type, **kwargs)
+        if save_type == "savedmodel" and self.built:
+            children["update_half_square"] = self._update_norm.half_square
+        return children
+
     def get_config(self):
         return super().get_config() | {
             "beta_1": self.beta_1,
@@ -524,20 +532,23 @@ class _UpdateNorm:
     """Sums the squares of a step's changes, variable by variable.
 
     Not a part of the optimizer's state: Keras and checkpoints do not see it.
+
+    Attributes:
+        half_square: Half the sum, a float32 variable.
     """
 
     def __init__(self):
         self.is_wanted = False
         # `fit` builds the optimizer while it traces.
         with tf.init_scope():
-            self._half_square = tf.Variable(
+            self.half_square = tf.Variable(
                 0.0,
                 trainable=False,
                 aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
             )
 
     def reset(self):
-        self._half_square.assign(0.0)
+        self.half_square.assign(0.0)
 
     def add(self, change, *tensors):
         """Adds the change of a variable.
@@ -562,10 +573,10 @@ class _UpdateNorm:
         )
         # Assigned outside the condition, as replicas cannot synchronise in it.
         half_square.set_shape([])
-        self._half_square.assign_add(half_square)
+        self.half_square.assign_add(half_square)
 
     def value(self):
-        return tf.sqrt(2 * self._half_square)
+        return tf.sqrt(2 * self.half_square)
 
 
 @functools.cache

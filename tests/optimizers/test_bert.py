@@ -616,6 +616,26 @@ def test_an_update_outside_of_apply_has_no_norm_of_an_earlier_step(
         assert float(optimizer.variables[2][0]) == 2
 
 
+@pytest.mark.parametrize("make_optimizer", [BertOptimizer, LambOptimizer])
+def test_a_step_is_saved_and_goes_on(make_optimizer, tmp_path):
+    module = tf.Module()
+    module.weight = keras.Variable([1.0, 2.0])
+    module.optimizer = make_optimizer(0.1)
+    module.optimizer.build([module.weight])
+
+    @tf.function(input_signature=[tf.TensorSpec([2])], autograph=False)
+    def step(gradient):
+        module.optimizer.apply([gradient], [module.weight])
+        return tf.identity(module.weight.value)
+
+    module.step = step
+    tf.saved_model.save(module, str(tmp_path))
+    saved = tf.saved_model.load(str(tmp_path))
+    for gradient in ([1.0, -2.0], [3.0, 1.0]):
+        gradient = tf.constant(gradient)
+        np.testing.assert_array_equal(saved.step(gradient), step(gradient))
+
+
 def test_a_step_that_failed_leaves_the_next_its_own_rate(monkeypatch):
     weights = [keras.Variable([1.0, 2.0]) for _ in range(2)]
     gradients = [tf.ones(2), tf.ones(2)]
