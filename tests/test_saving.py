@@ -286,6 +286,14 @@ def test_a_folders_task_is_not_lost(tmp_path):
     assert read_files(folder) == before
 
 
+def test_somebody_elses_config_json_is_named(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"mine": 1}')
+    with pytest.raises(ValueError, match=f"{path}: Unknown keys .*'mine'"):
+        save(tmp_path, *load(serving_models.model_dir("squad")))
+    assert read_files(tmp_path) == {"config.json": b'{"mine": 1}'}
+
+
 def read_files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 

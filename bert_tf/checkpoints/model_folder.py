@@ -502,7 +502,10 @@ def _check_same_model(folder, texts):
     path = f"{folder}/{CONFIG_FILE}"
     if not files.exists(path):
         return
-    old = _identity(config_json.read(folder))
+    old = config_json.read(folder)
+    # The file may be somebody else's.
+    with files.errors_named(path):
+        old = _identity(old)
     new = _identity(json.loads(texts[CONFIG_FILE] or ""))
     for key in old:
         _check_same(path, key, old[key], new[key])
