@@ -7,6 +7,8 @@ a quotation mark is a character like any other, as in GLUE's files. Lines end at
 LF or CR LF.
 """
 
+import contextlib
+import contextvars
 import csv
 import dataclasses
 import io
@@ -21,6 +23,9 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.tasks import class_names
+
+# Whether the log tells what is odd about the rows of files.
+_ROWS_ARE_LOGGED = contextvars.ContextVar("rows_are_logged", default=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -223,6 +228,19 @@ def full_lines(path: files.AnyPath) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
+@contextlib.contextmanager
+def rows_read_again() -> Iterator[None]:
+    """The block logs nothing about the rows of files: it has been logged.
+
+    Readings of labels may still log what they find about these.
+    """
+    token = _ROWS_ARE_LOGGED.set(False)
+    try:
+        yield
+    finally:
+        _ROWS_ARE_LOGGED.reset(token)
+
+
 def rows(
     path: files.AnyPath, tsv_file: TsvFile, is_logged: bool = True
 ) -> Iterator[tuple[int, list[str], str | None]]:
@@ -231,8 +249,10 @@ def rows(
     Args:
         path: The file.
         tsv_file: Where the file has its texts and labels.
-        is_logged: Whether to log what is odd about the file.
+        is_logged: Whether to log what is odd about the file. In a block of
+            `rows_read_again` it is not logged.
     """
+    is_logged = is_logged and _ROWS_ARE_LOGGED.get()
     has_quoting = is_csv(path)
     lines = csv_rows(path) if has_quoting else _tsv_rows(path)
     first = next(lines, None)

@@ -250,6 +250,24 @@ def test_a_file_without_labels_has_no_score(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "kind, table",
+    [
+        ("pair", 'class\tsentence 1\tlabel\n"a"\tb\tja\nc\td\tnein\n'),
+        ("topics", 'text\tlabels\n"x"\ta|é\ny\t\n'),
+    ],
+)
+def test_what_is_odd_about_the_rows_is_told_once(tmp_path, caplog, kind, table):
+    path = tmp_path / "dev.tsv"
+    path.write_text(table)
+    servable = serving_models.servable(kind, check_file=str(path))
+    with caplog.at_level("INFO", logger="absl"):
+        servable.check_texts()
+        dev_set = accuracy.read_dev_set(servable, servable.options)
+    assert dev_set is not None
+    assert caplog.text.count("1 of the rows has fields in quotation") == 1
+
+
+@pytest.mark.parametrize(
     "values, message",
     [
         ({"max_accuracy_loss": 1.5, "check_file": "a"}, "must be from 0 to 1"),

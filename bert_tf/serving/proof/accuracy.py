@@ -11,6 +11,7 @@ from bert_tf.serving.graph.signatures import DEFAULT
 from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.options import ExportOptions
+from bert_tf.tasks import tsv
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,8 @@ def read_dev_set(
 ) -> DevSet | None:
     """Returns the `DevSet` of the check file, or None if there is no score.
 
+    Call it after `Servable.read_texts`, which logs what is odd about the rows.
+
     Args:
         servable: What is exported.
         options: Its `check_file`, `label_column` and `max_accuracy_loss`.
@@ -129,7 +132,9 @@ def read_dev_set(
         return None
     is_needed = options.max_accuracy_loss is not None or options.label_column
     try:
-        dev_set = servable.read_dev_set(path, options.label_column)
+        # The texts were read before, and their rows told about.
+        with tsv.rows_read_again():
+            dev_set = servable.read_dev_set(path, options.label_column)
     except ValueError as error:
         if is_needed:
             raise
