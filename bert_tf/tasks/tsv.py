@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -387,9 +388,23 @@ def parse_label(
                 f"Received: {files.shortened(label)}."
             )
         return label_ids[label]
+    return parse_score(where, label)
+
+
+def parse_score(where: str, value: Any) -> float:
+    """Returns the number of a regression's label.
+
+    Args:
+        where: The beginning of messages.
+        value: A number or its text, with or without blanks around it.
+
+    Raises:
+        ValueError: If it is not a number that float32 holds.
+    """
     try:
-        # float() would accept underscores.
-        score = math.nan if "_" in label else float(label)
+        # float() would accept True and underscores.
+        text = str(value)
+        score = math.nan if "_" in text else float(text)
     except ValueError:
         score = math.nan
     # Labels are float32: a larger number would be infinite.
@@ -399,6 +414,6 @@ def parse_label(
         limit = " that float32 holds" if math.isfinite(score) else ""
         raise ValueError(
             f"{where}: the score must be a number{limit}. "
-            f"Received: {files.shortened(label)}."
+            f"Received: {files.shortened(value)}."
         )
     return score

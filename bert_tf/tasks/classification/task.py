@@ -275,7 +275,9 @@ class ClassificationTask(Task):
         has_numbers = any(label.lstrip("+-").isdecimal() for label in ids)
 
         def parse_label(where, value):
-            if ids and type(value) not in (str, int):
+            if not ids:
+                return tsv.parse_score(where, value)
+            if type(value) not in (str, int):
                 raise ValueError(
                     f"{where}: the label must be a name or an integer. "
                     f"Received: {files.shortened(value)}."

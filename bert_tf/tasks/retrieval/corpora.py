@@ -233,7 +233,7 @@ def read_relevance(
                 f"{lines[pair]}."
             )
         lines[pair] = number
-        grade = tsv.parse_label(where, score or "", {})
+        grade = tsv.parse_score(where, score)
         if grade > 0:
             pairs.append((*pair, grade))
     return _to_relevance(path, pairs)
@@ -337,5 +337,5 @@ def read_scored_pairs(
             if not text.strip():
                 raise ValueError(f"{where}: `{name}` must not be empty.")
             column.append(text)
-        scores.append(tsv.parse_label(where, str(score).strip(), {}))
+        scores.append(tsv.parse_score(where, score))
     return tsv.Examples(texts=texts, labels=np.array(scores, np.float32))

@@ -259,7 +259,9 @@ def read_scored(
                 for name, text in zip(names, values)
             ]
         )
-        labels += [_score(where, value) / max_score for value in values[2:]]
+        labels += [
+            tsv.parse_score(where, value) / max_score for value in values[2:]
+        ]
     return texts.examples(
         rows,
         data,
@@ -276,15 +278,6 @@ def has_scores(data: Any, score_column: str) -> bool:
 
 def _ends_with(data, *suffixes):
     return columns.is_path(data) and str(data).lower().endswith(suffixes)
-
-
-def _score(where, value):
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(
-            f"{where}: the score must be a number. "
-            f"Received: {files.shortened(value)}."
-        )
-    return tsv.parse_label(where, str(value).strip(), {})
 
 
 def _group_columns(title, found, text_columns):

@@ -420,6 +420,16 @@ def test_scores_must_be_numbers(tmp_path, score):
         tsv.read_tsv(path, tsv_file, SCORE.labels)
 
 
+@pytest.mark.parametrize("score", ["null", "true", "[3]", '"3 m"', "1e39"])
+def test_scores_that_are_no_numbers_are_shown_as_they_are(tmp_path, score):
+    value = json.loads(score)
+    rows = [{"text": "x", "label": label} for label in (" 2.5 ", value)]
+    path = write(tmp_path / "train.jsonl", *map(json.dumps, rows))
+    with pytest.raises(ValueError, match="line 2: the score must") as error:
+        SCORE.read(path, "train")
+    assert str(error.value).endswith(f" Received: {value!r}.")
+
+
 def test_file_of_another_task_and_missing_and_not_utf8(tmp_path):
     cola = glue_files.GLUE_TASKS["cola"]
     with pytest.raises(ValueError, match="no file .*train.tsv"):
