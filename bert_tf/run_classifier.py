@@ -44,7 +44,7 @@ _DATA_DIR = flags.DEFINE_string(
     "data_dir",
     None,
     "Folder with the task's train.tsv, dev.tsv, test.tsv; with "
-    "--task_name=tsv any of them may be a .csv.",
+    "--task_name=tsv any of them may be a .csv. No other files are read.",
 )
 _TASK_NAME = flags.DEFINE_string(
     "task_name",
@@ -258,7 +258,7 @@ def _find_labels(builder):
     columns = glue_files.named_columns(
         _TEXT_COLUMNS.value, _LABEL_COLUMN.value
     )[glue_files.TRAIN]
-    path = glue_files.find_path(_DATA_DIR.value, columns)
+    path = glue_files.existing_path(_DATA_DIR.value, columns)
     return tsv.find_labels(path, columns)
 
 

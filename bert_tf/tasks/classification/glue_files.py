@@ -10,6 +10,8 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
+from bert_tf.tasks import class_names
+from bert_tf.tasks import columns as columns_lib
 from bert_tf.tasks import tsv
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.source import DEV
@@ -49,14 +51,12 @@ class TaskFiles:
         """Raises `ValueError` if a file of these splits is missing."""
         for split in splits:
             if split in self.splits:
-                path = self.path(data_dir, split)
-                if not files.exists(path):
-                    raise ValueError(f"There is no file {path}.")
+                existing_path(data_dir, self.splits[split])
 
     def read(self, data_dir: str, split: str) -> tsv.Examples:
         """Returns the `Examples` of a split; see `tsv.read_tsv`."""
         return tsv.read_tsv(
-            self.path(data_dir, split),
+            existing_path(data_dir, self.splits[split]),
             self.splits[split],
             self.task.labels,
             self.task.label_synonyms,
@@ -120,6 +120,38 @@ def find_path(data_dir: str, tsv_file: TsvFile) -> str:
         logging.info("Reading %s, not %s.", path, csv_path)
         return path
     return csv_path
+
+
+def existing_path(data_dir: str, tsv_file: TsvFile) -> str:
+    """Returns the path of a `TsvFile`; see `find_path`.
+
+    Raises:
+        ValueError: If there is no such file. If there is one of another kind
+            in its place, such as train.jsonl, the message names it.
+    """
+    path = find_path(data_dir, tsv_file)
+    if files.exists(path):
+        return path
+    folder, name = os.path.split(path)
+    stem = name.removesuffix(".tsv")
+    # Also the train-00000-of-00001.parquet of Hugging Face's sets.
+    others = [
+        other
+        for other in files.list_folder(folder)
+        if other.startswith((f"{stem}.", f"{stem}-"))
+    ]
+    message = f"There is no file {path}."
+    if others:
+        is_named = isinstance(tsv_file.text_columns[0], str)
+        kind = ".tsv or .csv" if is_named else ".tsv"
+        message += (
+            f" It must be a {kind}. Received: {class_names.listed(others)}."
+        )
+        if any(map(columns_lib.may_have_lists, others)):
+            message += (
+                " In Python, bert_tf.tuning.run reads .jsonl and .parquet."
+            )
+    raise ValueError(message)
 
 
 def write_submission(

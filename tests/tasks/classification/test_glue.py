@@ -483,6 +483,37 @@ def test_a_csv_is_taken_where_there_is_no_tsv(tmp_path, caplog):
     assert cola.path(tmp_path, "train") == str(tmp_path / "train.tsv")
 
 
+@pytest.mark.parametrize(
+    "name, there, told",
+    [
+        (
+            "tsv",
+            ["train.jsonl"],
+            r"a \.tsv or \.csv. Received: train.jsonl. In P",
+        ),
+        (
+            "tsv",
+            ["train-00000-of-00001.parquet", "train.csv.gz", "trainer.txt"],
+            r"Received: train-00000-of-00001.parquet, train.csv.gz. In Python, "
+            r"bert_tf.tuning.run reads \.jsonl and \.parquet\.$",
+        ),
+        ("cola", ["train.csv"], r"must be a \.tsv. Received: train.csv\.$"),
+        ("cola", ["dev.tsv"], r"There is no file [^ ]*/train.tsv\.$"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(tmp_path, name, there, told):
+    for file_name in there:
+        write(tmp_path / file_name, "")
+    if name == "tsv":
+        task_files = glue_files.tsv_task(["t"], "c", YES_NO.labels)
+    else:
+        task_files = glue_files.glue_task(name)
+    with pytest.raises(ValueError, match=told):
+        task_files.read(tmp_path, "train")
+    with pytest.raises(ValueError, match=told):
+        task_files.check(tmp_path, ["train"])
+
+
 def test_tsv_task_of_numbers(tmp_path):
     write(tmp_path / "dev.tsv", "a\tb\ts", "x\ty\t-1.5")
     task_files = glue_files.tsv_task(["a", "b"], "s", regression=True)
