@@ -50,7 +50,7 @@ from bert_tf.tasks.question_answering.task import OUTPUTS
 from bert_tf.text import packing
 from bert_tf.text.tokenizers import files as tokenizer_files
 
-FLOAT_FILE, INT8_FILE = "model.onnx", "model_int8.onnx"
+FLOAT_FILE, INT8_FILE = saved_model.ONNX_FILE, "model_int8.onnx"
 FILES = (FLOAT_FILE, INT8_FILE)
 # The options that apply to ONNX.
 _TAKEN = (
@@ -553,13 +553,13 @@ def _check_options(options, export_dir):
             "`export_dir` must be a local folder with format=onnx. "
             f"Received: export_dir={export_dir}."
         )
-    for _, name in saved_model.folders(export_dir):
-        if files.exists(f"{export_dir}/{name}/{saved_model.FILE}"):
-            raise ValueError(
-                "`export_dir` must hold no SavedModel with format=onnx: a "
-                "server would take the ONNX files for one of its versions. "
-                f"Received: export_dir={export_dir}, with version {name}."
-            )
+    name = saved_model.version_with(export_dir, saved_model.FILE)
+    if name is not None:
+        raise ValueError(
+            "`export_dir` must hold no SavedModel with format=onnx: a server "
+            "would take the ONNX files for one of its versions. "
+            f"Received: export_dir={export_dir}, with version {name}."
+        )
     publishing.check_version(export_dir, options.version)
 
 

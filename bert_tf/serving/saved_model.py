@@ -20,6 +20,8 @@ from bert_tf.serving.graph import allowed_ops
 from bert_tf.serving.options import ExportOptions
 
 FILE = "saved_model.pb"
+# That of a version in ONNX, which is no SavedModel.
+ONNX_FILE = "model.onnx"
 # Servers read the number of a version as a signed integer of 64 bits.
 MAX_VERSION = 2**63 - 1
 # Files beside the graph: those that TensorFlow Serving looks for, and ours.
@@ -48,6 +50,14 @@ def folders(export_dir: str) -> list[tuple[int, str]]:
         for name in files.list_folder(export_dir)
         if name.isascii() and name.isdigit() and int(name) <= MAX_VERSION
     )
+
+
+def version_with(export_dir: str, file_name: str) -> str | None:
+    """Returns the name of the first version with such a file, or None."""
+    for _, name in folders(export_dir):
+        if files.exists(f"{export_dir}/{name}/{file_name}"):
+            return name
+    return None
 
 
 def prune(

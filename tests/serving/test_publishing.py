@@ -13,7 +13,11 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf.serving import exporter
+from bert_tf.serving import onnx_exporter
 from bert_tf.serving import publishing
+from bert_tf.serving.options import ExportOptions
+from support import serving_models
 
 
 @pytest.fixture(autouse=True)
@@ -195,3 +199,19 @@ def test_a_name_that_another_gets_first_is_not_overwritten(
         assert publishing.publish(folder, str(export_dir)) == 2
     assert read(export_dir / "1") == ["second"] * 2
     assert files.list_folder(export_dir) == ["1", "2"]
+
+
+def test_a_folder_has_saved_models_or_models_in_onnx(tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    model = serving_models.model_dir("pair")
+    for export, file_name, message in (
+        (exporter.export, "model.onnx", "no version in ONNX"),
+        (onnx_exporter.export, "saved_model.pb", "no SavedModel with format"),
+    ):
+        folder = tmp_path / file_name
+        (folder / "3").mkdir(parents=True)
+        (folder / "3" / file_name).touch()
+        with pytest.raises(ValueError, match=f"{message}.* with version 3"):
+            export(model, folder, ExportOptions())
+        assert os.listdir(folder) == ["3"]
