@@ -76,7 +76,8 @@ def is_long(num_queries: int | None, num_keys: int | None) -> bool:
     Args:
         num_queries, num_keys: Lengths, or None if they are not known.
     """
-    if num_queries is None or num_keys is None:
+    # JAX has symbols instead of None.
+    if not isinstance(num_queries, int) or not isinstance(num_keys, int):
         return False
     return num_queries * num_keys >= _MIN_SCORES
 

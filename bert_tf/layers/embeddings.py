@@ -113,7 +113,7 @@ class BertEmbeddings(ConfiguredLayer):
     ):
         length = input_ids.shape[1]
         longest = self.config.max_position_embeddings
-        counts_on = position_ids is None and length is not None
+        counts_on = position_ids is None and isinstance(length, int)
         if counts_on and length > longest:
             raise ValueError(
                 "The sequence must not be longer than "
@@ -132,7 +132,7 @@ class BertEmbeddings(ConfiguredLayer):
         elif self.config.padding_idx is not None:
             position_ids = self._positions_of_tokens(input_ids)
         if position_ids is None:
-            places = self.position_embeddings[: ops.shape(input_ids)[1]]
+            places = self._first_positions(ops.shape(input_ids)[1])
         else:
             places = ops.take(self.position_embeddings, position_ids, axis=0)
         if self.config.padding_idx is not None:
@@ -157,6 +157,14 @@ class BertEmbeddings(ConfiguredLayer):
 
     def compute_output_shape(self, input_ids_shape, *other_shapes):
         return (*input_ids_shape, self.config.hidden_size)
+
+    def _first_positions(self, length):
+        """Returns the first rows of the table, float `[L, D]`."""
+        if isinstance(length, int) or ops.is_tensor(length):
+            return self.position_embeddings[:length]
+        # A symbol, as JAX has for a length that is not known. A slice would be
+        # as long as another symbol, the smaller of this and the table's length.
+        return ops.take(self.position_embeddings, ops.arange(length), axis=0)
 
     def _positions_of_tokens(self, input_ids):
         """Returns the rows of the table as RoBERTa counts them, int32 `[B, L]`.

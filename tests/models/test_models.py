@@ -707,6 +707,12 @@ def test_pretrainer_on_jax_without_tensorflow_gives_the_same_numbers(tmp_path):
         "for path in pathlib.Path().glob('*.family.keras'):\n"
         "    each = keras.saving.load_model(path)\n"
         "    logits[each.name] = jax.jit(each)(inputs)\n"
+        # As in a functional model, whose lengths are not known.
+        "    symbols = {\n"
+        "        name: keras.Input((None,), dtype='int32', name=name)\n"
+        "        for name in inputs\n"
+        "    }\n"
+        "    assert each(symbols, training=True).shape == (None, 3)\n"
         "np.savez('logits.npz', **logits)\n"
         # Traced alone: a state that is changed inside would be an error.
         "model.encoder.rematerialize = True\n"
