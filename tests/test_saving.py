@@ -194,6 +194,9 @@ def test_the_sequences_have_positions():
         ),
         ("pair", {"label_names": "abc"}, "3 different names. Received: .*'abc"),
         ("pair", {"label_names": (0, 1, 2)}, "must be 3 different names"),
+        # Neither can be exported.
+        ("pair", {"label_names": ("a", "", "c")}, "must be 3 different names"),
+        ("pair", {"label_names": ("a", "\ud800", "c")}, "3 different names"),
         ("encoder", {"label_names": ("a", "b")}, "not a classifier"),
         ("pair", {"label_names": {"a", "b", "c"}}, "in order.*Received: .*{"),
         ("pair", {"label_names": 3}, "in order.* Received: .*=3"),

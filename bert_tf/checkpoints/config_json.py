@@ -39,6 +39,17 @@ _CHECKS = {
 }
 
 
+def is_name(value: Any) -> bool:
+    """Returns whether a value can be a class's name, in files and in exports.
+
+    Half a surrogate pair, which Python's strings may have, cannot be written.
+    """
+    try:
+        return isinstance(value, str) and value.encode("utf-8") != b""
+    except UnicodeEncodeError:
+        return False
+
+
 def read(folder: str) -> dict[str, Any]:
     """Returns the contents of a folder's config.json, a dictionary.
 

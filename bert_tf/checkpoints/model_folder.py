@@ -469,7 +469,7 @@ def _check_label_names(label_names, num_labels):
     if (
         # The letters of a string would pass as names.
         isinstance(label_names, str)
-        or not all(isinstance(name, str) for name in label_names)
+        or not all(map(config_json.is_name, label_names))
         or len(label_names) != num_labels
         or len(set(label_names)) != num_labels
     ):

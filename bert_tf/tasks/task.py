@@ -616,7 +616,7 @@ def check_names(task: Any) -> None:
     for field in ("text_features", "labels", "metrics"):
         values = getattr(task, field)
         if not isinstance(values, (tuple, list)) or not all(
-            isinstance(value, str) and value for value in values
+            map(config_json.is_name, values)
         ):
             raise ValueError(
                 f"`{field}` must be a list of names. "

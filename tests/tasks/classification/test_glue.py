@@ -574,6 +574,7 @@ def test_task_json_of_mrpc():
         ({"labels": ["yes"]}, "`labels` must be two names or more"),
         ({"labels": ["yes", "yes"]}, "`labels` must have each name once"),
         ({"labels": [0, 1]}, "`labels` must be a list of names"),
+        ({"labels": ["a", "\ud800"]}, "`labels` must be a list of names"),
         ({"metrics": ["pearson"]}, "`metrics` of a classification"),
         ({"metrics": []}, "`metrics` of a classification"),
         ({"name": ""}, "`name` must be a non-empty string"),
