@@ -335,6 +335,20 @@ class OwnStep(bert_tf.BertClassifier):
         return {metric.name: metric.result() for metric in self.metrics}
 
 
+class OwnMetric(bert_tf.BertClassifier):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.tracker = keras.metrics.Mean(name="tracked")
+
+
+def test_a_subclass_has_metrics_of_its_own():
+    model = OwnMetric(CONFIG)
+    assert model.metrics == [model.tracker]
+    # In a file, a layer that is not built would silently lose its weights.
+    with pytest.raises(ValueError, match="already built"):
+        model.layer = keras.layers.Dense(2)
+
+
 def test_a_resumed_fit_is_an_unbroken_one_with_seeds_by_epoch(tmp_path):
     page = (ROOT / "docs/python_api.md").read_text("utf-8")
     (program,) = re.findall(r"```python\n([^`]*SeedsByEpoch.*?)```", page, re.S)

@@ -65,6 +65,19 @@ class ConfiguredModel(Configured, keras.Model):
         # would make 16 bits of them under such a policy: other ids.
         self.autocast = False
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_locked = hasattr(self, "_tracker") and self._tracker.locked
+        if not is_locked or not isinstance(value, keras.metrics.Metric):
+            super().__setattr__(name, value)
+            return
+        # Keras's guides make the metrics of a custom step in a subclass's
+        # `__init__`. By then models here are built, and Keras has locked them.
+        self._tracker.unlock()
+        try:
+            super().__setattr__(name, value)
+        finally:
+            self._tracker.lock()
+
     @classmethod
     def from_config(
         cls,
