@@ -105,6 +105,9 @@ def test_logs_are_not_stored_and_lines_once():
     outputs = [
         nbformat.v4.new_output("stream", name=name, text=text)
         for name, text in (
+            ("stdout", "read: 0%"),
+            ("stdout", "\rread: 9%"),
+            ("stdout", "\r    \r"),
             ("stdout", "1%\r50%\r\x1b[1m100%\x1b[0m\r\n"),
             ("stderr", "a log\n"),
             ("stdout", "INFO:tensorflow:Assets\nend\r\n"),
@@ -113,7 +116,8 @@ def test_logs_are_not_stored_and_lines_once():
     ]
     (stored,) = notebooks._cleaned(outputs)
     assert stored.text == "100%\nend\nlast\n"
-    assert notebooks._cleaned(outputs[1:2]) == []
+    logs = [each for each in outputs if each.name == "stderr"]
+    assert logs and notebooks._cleaned(logs) == []
 
 
 @pytest.mark.docs

@@ -62,18 +62,24 @@ def _cleaned(outputs):
     """Returns outputs as they are stored: without logs, lines as they ended."""
     found = []
     for output in outputs:
+        if output.get("name") == "stderr":
+            continue
+        # A line may have come in parts.
+        if (
+            output.output_type == "stream"
+            and found
+            and found[-1].output_type == "stream"
+        ):
+            found[-1].text += output.text
+        else:
+            found.append(output)
+    for output in found:
         if output.output_type == "stream":
-            if output.name == "stderr":
-                continue
             text = output.text.replace("\r\n", "\n")
             # Of a line that was written again and again, the end.
             text = re.sub(r"^.*\r", "", text, flags=re.MULTILINE)
             text = _LOG.sub("", text)
             output.text = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", text)
-            if found and found[-1].output_type == "stream":
-                found[-1].text += output.text
-                continue
-        found.append(output)
     return [each for each in found if each.get("text") != ""]
 
 
