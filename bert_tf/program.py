@@ -80,16 +80,13 @@ def run(main: Callable[[list[str]], Any]) -> None:
         except (ValueError, OSError) as error:
             if os.environ.get("BERT_TF_TRACEBACK"):
                 raise
-            hint = ""
             if isinstance(error, ValueError) and not _is_ours(error):
-                hint = f" {_TRACE_HINT}"
-            return _refuse(f"{error}{hint}")
+                return _refuse_with_hint(error)
+            return _refuse(f"{error}")
         except Exception as error:
             if not _is_of_store(error) or os.environ.get("BERT_TF_TRACEBACK"):
                 raise
-            # TensorFlow's message has several lines.
-            reason = " ".join(str(error).split()).rstrip(".")
-            return _refuse(f"{reason}. {_TRACE_HINT}")
+            return _refuse_with_hint(error)
 
     # Takes precedence over keras.json.
     os.environ.setdefault(_BACKEND, "tensorflow")
@@ -242,6 +239,13 @@ def _module_of(error):
 def _refuse(reason):
     print(f"{_name()}: error: {reason}", file=sys.stderr)
     return BAD_INPUT_EXIT_CODE
+
+
+def _refuse_with_hint(error):
+    """Refuses because of another library's error, in one line."""
+    # TensorFlow's and Beam's messages have several lines.
+    reason = " ".join(str(error).split()).rstrip(".")
+    return _refuse(f"{reason}. {_TRACE_HINT}")
 
 
 def _name():

@@ -184,6 +184,7 @@ def _run_pipeline(source, tokenizer, settings):
             f"({error})."
         ) from error
     options = [f"--{option}" for option in _BEAM_OPTION.value]
+    start = time.monotonic()
     counts = run_beam.build(
         source,
         _OUTPUT_FILE.value,
@@ -194,9 +195,11 @@ def _run_pipeline(source, tokenizer, settings):
         _MAX_BAD_LINES.value,
         _OVERWRITE.value,
     )
-    if counts is not None:
-        _print_warnings(counts, settings)
-    print("See the manifest beside the records.")
+    if counts is None:
+        print("See the manifest beside the records.")
+        return
+    _print_table(counts, settings, time.monotonic() - start)
+    _print_warnings(counts, settings)
 
 
 def _source():

@@ -319,6 +319,10 @@ def run_main(body):
             "json.loads('{')",
             r"Expecting .* BERT_TF_TRACEBACK=1 shows the trace.",
         ),
+        (
+            r"import shutil; shutil.make_archive('a', 'b\n\nc')",
+            r"unknown .* 'b c'. BERT_TF_TRACEBACK=1 shows the trace.",
+        ),
     ],
 )
 def test_a_refusal_tells_where_the_trace_of_others_is(statement, answer):

@@ -150,6 +150,32 @@ def test_folder_of_a_job_that_may_run_stays(tmp_path, caplog, options, error):
     assert f"It works in {folder}: remove" in caplog.text
 
 
+def test_the_program_tells_what_it_tells_of_local_records(
+    tmp_path, run_program
+):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(VOCABULARY.tokens))
+    text = write_text(tmp_path / "a.txt", make_documents(9, seed=4))
+    told = {}
+    for name, flags in (
+        ("local", ()),
+        ("beam", ("--beam_runner=DirectRunner",)),
+    ):
+        process = run_program(
+            "bert_tf.data.create_pretraining_data",
+            f"--input_file={text}",
+            f"--output_file={tmp_path}/{name}/x.tfrecord",
+            f"--vocab_file={vocabulary}",
+            "--max_seq_length=37",
+            *flags,
+        )
+        # The last two are of the time.
+        *told[name], seconds, rate = process.stdout.splitlines()
+        assert seconds.startswith("seconds") and rate.startswith("examples/s")
+    assert told["beam"] == told["local"]
+    assert told["beam"][0].split() == ["documents", "9"]
+
+
 def test_errors_and_unknown_options(tmp_path):
     tokenizer = WordpieceSpec(VOCABULARY)
     settings = Settings(max_seq_length=37)
