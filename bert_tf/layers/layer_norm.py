@@ -59,8 +59,9 @@ class LayerNorm(keras.layers.LayerNormalization):
             added: Likewise.
             dropout: The layer that drops elements of `added`.
             training: Whether to drop any.
-            recompute: Whether training keeps only the two summands, and
-                computes the rest again for the gradient.
+            recompute: Whether training keeps only the sum, and computes the
+                rest again for the gradient. To keep the summands instead takes
+                more memory on TPUs.
         """
         if not training:
             return self(inputs + added)
@@ -77,31 +78,41 @@ class LayerNorm(keras.layers.LayerNormalization):
         if added is not None:
             rows.append(as_matrix(added))
             seed, num_kept = dropout.draw_seed(True), dropout.num_kept
-        forward = _forward(self.epsilon, num_kept, self.compute_dtype)
+        forward = _forward(
+            self.epsilon, num_kept, self.compute_dtype, recompute
+        )
+        again = _again(self.epsilon, num_kept)
         backward = _backward(inputs.dtype)
 
-        def compute(gamma_D, beta_D, inputs_TD, added_TD=None):
-            levels_TD = None
-            if seed is not None:
-                late_seed = seed
-                if recompute:
-                    late_seed += zero_after(added_TD, seed.dtype)
-                levels_TD = draw_levels(ops.shape(added_TD), late_seed)
-            return runner.run(
-                forward, inputs_TD, added_TD, levels_TD, gamma_D, beta_D
-            )
+        def draw(x_TD):
+            """Returns the levels of dropout; to recompute, once `x` is there.
+
+            All masks would otherwise be made at the start of the step.
+            """
+            if seed is None:
+                return None
+            late_seed = seed
+            if recompute:
+                late_seed += zero_after(x_TD, seed.dtype)
+            return draw_levels(ops.shape(x_TD), late_seed)
 
         @with_gradient
-        def normalize(gamma_D, beta_D, *rows):
-            outputs_TD, *kept = compute(gamma_D, beta_D, *rows)
+        def normalize(gamma_D, beta_D, inputs_TD, added_TD=None):
+            outputs_TD, *kept = runner.run(
+                forward,
+                inputs_TD,
+                added_TD,
+                draw(added_TD),
+                gamma_D,
+                beta_D,
+            )
 
             def gradient(up_TD):
-                normal_TD, scale_T1, factors_TD = kept
+                sum_TD, normal_TD, scale_T1, factors_TD = kept
                 if recompute:
-                    inputs_TD, added_TD = rows
-                    late_TD = added_TD + zero_after(up_TD, added_TD.dtype)
-                    _, normal_TD, scale_T1, factors_TD = compute(
-                        gamma_D, beta_D, inputs_TD, late_TD
+                    late_TD = sum_TD + zero_after(up_TD, sum_TD.dtype)
+                    normal_TD, scale_T1, factors_TD = runner.run(
+                        again, late_TD, draw(up_TD)
                     )
                 up32_TD = ops.cast(up_TD, "float32")
                 product_TD = up32_TD * normal_TD
@@ -147,14 +158,15 @@ def _normalize(x, epsilon):
 
 
 @functools.cache
-def _forward(epsilon, num_kept, output_dtype):
+def _forward(epsilon, num_kept, output_dtype, keeps_sum):
     """Returns the chain of the outputs and of what their gradient needs."""
 
     def forward(inputs_TD, added_TD, levels_TD, gamma_D, beta_D, dtype):
-        """Returns outputs, normalised sum, its scale, factors of dropout.
+        """Returns outputs, sum, normalised sum, its scale, factors of dropout.
 
-        `added_TD` may be None, and `levels_TD`, from `draw_levels`;
-        the factors are None then.
+        If the sum is kept, the last three are None; otherwise the sum is.
+        `added_TD` may be None, and `levels_TD`, from `draw_levels`; there are
+        no factors then.
         """
         factors_TD = None
         if levels_TD is not None:
@@ -163,11 +175,31 @@ def _forward(epsilon, num_kept, output_dtype):
         sum_TD = inputs_TD
         if added_TD is not None:
             sum_TD = ops.cast(inputs_TD, dtype) + ops.cast(added_TD, dtype)
+        if keeps_sum:
+            # Rounded as it is kept, so that it is normalised twice alike.
+            sum_TD = ops.cast(sum_TD, inputs_TD.dtype)
         normal_TD, scale_T1 = _normalize(sum_TD, epsilon)
         outputs_TD = ops.cast(normal_TD * gamma_D + beta_D, output_dtype)
-        return outputs_TD, normal_TD, scale_T1, factors_TD
+        if keeps_sum:
+            return outputs_TD, sum_TD, None, None, None
+        return outputs_TD, None, normal_TD, scale_T1, factors_TD
 
     return forward
+
+
+@functools.cache
+def _again(epsilon, num_kept):
+    """Returns the chain that recomputes what the gradient needs."""
+
+    def again(sum_TD, levels_TD, dtype):
+        """Returns the normalised sum, its scale, and factors or None."""
+        del dtype
+        factors_TD = None
+        if levels_TD is not None:
+            factors_TD = factors_of(levels_TD, num_kept, sum_TD.dtype)
+        return *_normalize(sum_TD, epsilon), factors_TD
+
+    return again
 
 
 @functools.cache

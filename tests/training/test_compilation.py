@@ -219,8 +219,8 @@ def test_steps_with_compiled_chains_are_the_plain_ones(
     got = make_steps(source, strategy)
     # GELU, dropout, the scores' gradient, the normalised sum and its gradient,
     # the loss and its gradient, updates with decay and without; of long
-    # sequences also activations alone.
-    assert len(set(compiled_chains)) == (9 if min_scores > 1 else 10)
+    # sequences also activations alone, and sums that are normalised again.
+    assert len(set(compiled_chains)) == (9 if min_scores > 1 else 11)
     del compiled_chains[:]
     plain = make_steps(source, strategy, compilation=Compilation.NOTHING)
     assert_equal(got, plain, rtol=0, atol=1e-5)
