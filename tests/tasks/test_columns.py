@@ -1,5 +1,6 @@
 """Tables in all their forms, which are read as the families' own files are."""
 
+import decimal
 import json
 
 import numpy as np
@@ -15,6 +16,8 @@ from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice import files as multiple_choice_files
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.retrieval import corpora
+from bert_tf.tasks.retrieval import files as retrieval_files
 from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.tuning import identity
@@ -22,6 +25,9 @@ from bert_tf.tuning import identity
 TAGGING = TaggingTask(scheme="bio", labels=("O", "B-x"))
 CHOICE = MultipleChoiceTask(num_choices=2)
 SQUAD = SquadTask(version_2_with_negative=True)
+SCORE = ClassificationTask(
+    name="score", text_features=("text",), metrics=("pearson",)
+)
 TABLES = {
     TAGGING: {
         "words": [["EU", "says"], ["So"]],
@@ -237,6 +243,31 @@ def test_labels_that_are_read_as_texts_are_refused():
     assert task.read({"label": ["x"]}, "test").texts == (["x"],)
     with pytest.raises(ValueError, match=message):
         glue_files.named_columns(("text", "label"), "label")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: SCORE.read(path, "train", "s"),
+        lambda path: retrieval_files.read_scored(path, ("text", "b"), "s"),
+        lambda path: corpora.read_scored_pairs(path, ("text", "b"), "s"),
+    ],
+)
+def test_scores_are_numbers_in_any_form(tmp_path, read):
+    scores = [decimal.Decimal(score) for score in ("1", "2.5", "-3")]
+    texts = ["x", "y", "z"]
+    path = as_form(
+        ".parquet", {"text": texts, "b": texts, "s": scores}, tmp_path
+    )
+    assert read(path).labels.tolist() == [1.0, 2.5, -3.0]
+    path = tmp_path / "a.jsonl"
+    for score, shown in (("null", "None"), ("true", "True"), ("[1]", "[1]")):
+        path.write_text(f'{{"text": "x", "b": "y", "s": {score}}}')
+        with pytest.raises(ValueError) as caught:
+            read(path)
+        assert str(caught.value) == (
+            f"{path}, line 1: the score must be a number. Received: {shown}."
+        )
 
 
 def test_questions_without_answers_are_of_version_2():
