@@ -82,7 +82,7 @@ def run(main: Callable[[list[str]], Any]) -> None:
                 raise
             if isinstance(error, ValueError) and not _is_ours(error):
                 return _refuse_with_hint(error)
-            return _refuse(f"{error}")
+            return _refuse(error)
         except Exception as error:
             if not _is_of_store(error) or os.environ.get("BERT_TF_TRACEBACK"):
                 raise

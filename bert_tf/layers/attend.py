@@ -166,11 +166,10 @@ def _slopes(
 
     The gradient of a softmax is (slope - mean) p. The mean of the slopes,
     weighted by p, is the upstream gradient times the context. In 16 bits the
-    context is rounded, so that the slopes of a query add up to almost 0, not 0.
-    If its keys are nearly equal, this shows in the query's gradient: of keys
-    and values that share a vector three times as long as what differs, it was
-    5 to 15 % off in bfloat16, instead of 1 %. In a trained model it was 1.6 to
-    2.3 % off either way.
+    context is rounded, so the slopes of a query add up to almost 0, not to 0.
+    This shows only where all keys are nearly the same. There the query's
+    gradient may be a tenth off in bfloat16; exact slopes would make it a
+    hundredth.
 
     Args:
         slopes_BNQK: float gradient of the probabilities after dropout.

@@ -120,7 +120,14 @@ def export(
     _check_arguments(model_dir, export_dir, options)
     export_dir = os.fspath(export_dir).rstrip("/")
     version = options.version
-    _check_has_no_onnx(export_dir)
+    # Versions in ONNX are only written to a disk.
+    if not files.is_remote(export_dir):
+        saved_model.check_holds_no(
+            export_dir,
+            saved_model.ONNX_FILE,
+            "version in ONNX: a server of these would take the SavedModel for "
+            "one of them",
+        )
     present = publishing.check_version(export_dir, version)
     publishing.warn_of_leftovers(export_dir)
     servable = _open_folder(model_dir, options)
@@ -160,20 +167,6 @@ def _check_arguments(model_dir, export_dir, options):
         raise ValueError(
             "`options` must be an ExportOptions. "
             f"Received: {type(options).__name__}."
-        )
-
-
-def _check_has_no_onnx(export_dir):
-    """Raises `ValueError` if the folder has versions in ONNX."""
-    # These are only written to a disk.
-    if files.is_remote(export_dir):
-        return
-    name = saved_model.version_with(export_dir, saved_model.ONNX_FILE)
-    if name is not None:
-        raise ValueError(
-            "`export_dir` must hold no version in ONNX: a server of these "
-            "would take the SavedModel for one of them. "
-            f"Received: export_dir={export_dir}, with version {name}."
         )
 
 

@@ -553,13 +553,12 @@ def _check_options(options, export_dir):
             "`export_dir` must be a local folder with format=onnx. "
             f"Received: export_dir={export_dir}."
         )
-    name = saved_model.version_with(export_dir, saved_model.FILE)
-    if name is not None:
-        raise ValueError(
-            "`export_dir` must hold no SavedModel with format=onnx: a server "
-            "would take the ONNX files for one of its versions. "
-            f"Received: export_dir={export_dir}, with version {name}."
-        )
+    saved_model.check_holds_no(
+        export_dir,
+        saved_model.FILE,
+        "SavedModel with format=onnx: a server would take the ONNX files for "
+        "one of its versions",
+    )
     publishing.check_version(export_dir, options.version)
 
 

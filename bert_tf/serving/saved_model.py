@@ -52,12 +52,23 @@ def folders(export_dir: str) -> list[tuple[int, str]]:
     )
 
 
-def version_with(export_dir: str, file_name: str) -> str | None:
-    """Returns the name of the first version with such a file, or None."""
+def check_holds_no(export_dir: str, file_name: str, what: str) -> None:
+    """Checks that no version has a file of the other kind of exports.
+
+    Args:
+        export_dir: The servable's folder.
+        file_name: `FILE` or `ONNX_FILE`.
+        what: What must not be there, and why.
+
+    Raises:
+        ValueError: If a version has the file.
+    """
     for _, name in folders(export_dir):
         if files.exists(f"{export_dir}/{name}/{file_name}"):
-            return name
-    return None
+            raise ValueError(
+                f"`export_dir` must hold no {what}. "
+                f"Received: export_dir={export_dir}, with version {name}."
+            )
 
 
 def prune(

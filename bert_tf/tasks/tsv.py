@@ -142,11 +142,12 @@ def find_labels(path: files.AnyPath, tsv_file: TsvFile) -> tuple[str, ...]:
         ValueError: As in `read_tsv`, or if there are fewer than two labels.
     """
     labels = set()
-    for line, _, label in rows(path, tsv_file, is_logged=False):
-        label = (label or "").strip()
-        if not label:
-            raise ValueError(f"{path}, line {line}: the label is empty.")
-        labels.add(label)
+    with rows_not_logged():
+        for line, _, label in rows(path, tsv_file):
+            label = (label or "").strip()
+            if not label:
+                raise ValueError(f"{path}, line {line}: the label is empty.")
+            labels.add(label)
     if len(labels) < 2:
         raise ValueError(
             f"{path}: a classification needs two labels or more. "
@@ -230,10 +231,11 @@ def full_lines(path: files.AnyPath) -> Iterator[tuple[int, str]]:
 
 
 @contextlib.contextmanager
-def rows_read_again() -> Iterator[None]:
-    """The block logs nothing about the rows of files: it has been logged.
+def rows_not_logged() -> Iterator[None]:
+    """Has nothing logged about the rows of files that the block reads.
 
-    Readings of labels may still log what they find about these.
+    It is for files that are read twice. What is odd about labels is still
+    logged.
     """
     token = _ROWS_ARE_LOGGED.set(False)
     try:
@@ -243,17 +245,15 @@ def rows_read_again() -> Iterator[None]:
 
 
 def rows(
-    path: files.AnyPath, tsv_file: TsvFile, is_logged: bool = True
+    path: files.AnyPath, tsv_file: TsvFile
 ) -> Iterator[tuple[int, list[str], str | None]]:
     """Yields (line number, [text of each feature], label or None).
 
     Args:
         path: The file.
         tsv_file: Where the file has its texts and labels.
-        is_logged: Whether to log what is odd about the file. In a block of
-            `rows_read_again` it is not logged.
     """
-    is_logged = is_logged and _ROWS_ARE_LOGGED.get()
+    is_logged = _ROWS_ARE_LOGGED.get()
     has_quoting = is_csv(path)
     lines = csv_rows(path) if has_quoting else _tsv_rows(path)
     first = next(lines, None)

@@ -219,8 +219,8 @@ def _check_one_language(path, tsv_file):
     if tsv.header(path)[0] != _LANGUAGE:
         return
     languages = dataclasses.replace(tsv_file, label_column=_LANGUAGE)
-    rows = tsv.rows(path, languages, is_logged=False)
-    found = {language or "" for _, _, language in rows}
+    with tsv.rows_not_logged():
+        found = {language or "" for _, _, language in tsv.rows(path, languages)}
     if len(found) > 1:
         raise ValueError(
             f"{path}: must have the rows of one language for a score, as the "

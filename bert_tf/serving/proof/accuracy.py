@@ -133,7 +133,7 @@ def read_dev_set(
     is_needed = options.max_accuracy_loss is not None or options.label_column
     try:
         # The texts were read before, and their rows told about.
-        with tsv.rows_read_again():
+        with tsv.rows_not_logged():
             dev_set = servable.read_dev_set(path, options.label_column)
     except ValueError as error:
         if is_needed:
