@@ -341,13 +341,13 @@ def measure(sides, rows, batch_size):
 
 def check_equal(answers):
     """Raises `RuntimeError` unless the float32 probabilities are equal."""
-    first, *others = (
+    in_float32 = [
         values
         for setting, values in answers.items()
         if setting.side in _IN_FLOAT32
-    )
-    for other in others:
-        difference = np.abs(np.subtract(first, other)).max()
+    ]
+    for other in in_float32[1:]:
+        difference = np.abs(np.subtract(in_float32[0], other)).max()
         if difference > _TOLERANCE:
             raise RuntimeError(f"The answers differ by {difference}.")
 
