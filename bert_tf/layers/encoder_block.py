@@ -12,6 +12,7 @@ from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.attend import is_long
 from bert_tf.layers.attention_mask import gather_queries
 from bert_tf.layers.configured import ConfiguredLayer
+from bert_tf.layers.constant_weights import parts_here
 from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.self_attention import SelfAttention
@@ -88,16 +89,23 @@ class EncoderBlock(ConfiguredLayer):
 
         # Feed-forward. TensorFlow fuses the product of two matrices with the
         # bias and, outside training, with the activation.
-        x_TF = self.intermediate(as_matrix(attended_BQD))
+        attended_TD = as_matrix(attended_BQD)
+        activation = self.config.hidden_act
         if recompute:
             x_BQD = self.output_dense.call_activated(
-                self.config.hidden_act, x_TF
+                activation, self.intermediate(attended_TD)
             )
         else:
-            x_TF = apply_activation(
-                self.config.hidden_act, x_TF, training=training
+            parts = parts_here(
+                self.config.intermediate_size, 1, self.compute_dtype
             )
-            x_BQD = self.output_dense(x_TF)
+            activated = [
+                apply_activation(activation, x_TF, training=training)
+                for x_TF in self.intermediate.project_to_parts(
+                    attended_TD, parts
+                )
+            ]
+            x_BQD = self.output_dense.project_from_parts(activated, parts)
         if not is_matrix:
             x_BQD = ops.reshape(x_BQD, ops.shape(attended_BQD))
         return self.output_layer_norm.add(

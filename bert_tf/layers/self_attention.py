@@ -10,7 +10,9 @@ from keras import ops
 
 from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import ConfiguredLayer
+from bert_tf.layers.constant_weights import WHOLE
 from bert_tf.layers.constant_weights import are_constant_here
+from bert_tf.layers.constant_weights import parts_here
 from bert_tf.layers.dense import add_bias
 from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.observing import observed_here
@@ -66,32 +68,46 @@ class SelfAttention(ConfiguredLayer):
         # The whole batch as one matrix: TensorFlow fuses the product of two
         # matrices with the bias.
         x_TD = as_matrix(inputs)
+        parts = [WHOLE]
         if queries is None and (training or are_constant_here()):
-            query_BNQH, key_BNKH, value_BNKH = self._project_at_once(
-                x_TD, batch_size, length, query_scale, training
-            )
+            if observed is None:
+                num_heads, head_size = self._heads()
+                parts = parts_here(num_heads, head_size, self.compute_dtype)
+            projected = [
+                self._project_at_once(
+                    x_TD, batch_size, length, query_scale, training, part
+                )
+                for part in parts
+            ]
         else:
             queries_TD = x_TD if queries is None else as_matrix(queries)
             query_TD = self.query(queries_TD)
             if query_scale is not None:
                 query_TD *= query_scale
-            query_BNQH = self._split_heads(query_TD, batch_size, num_queries)
-            key_BNKH = self._split_heads(self.key(x_TD), batch_size, length)
-            value_BNKH = self._split_heads(self.value(x_TD), batch_size, length)
+            projected = [
+                [
+                    self._split_heads(query_TD, batch_size, num_queries),
+                    self._split_heads(self.key(x_TD), batch_size, length),
+                    self._split_heads(self.value(x_TD), batch_size, length),
+                ]
+            ]
         if observed is not None:
-            observed.heads.append((query_BNQH, key_BNKH, value_BNKH))
-        context_BQNH = attend(
-            query_BNQH,
-            key_BNKH,
-            value_BNKH,
-            attention_mask,
-            self.probs_dropout,
-            training,
-            score_scale,
-        )
-        outputs_TD = self.merge_heads(
-            ops.reshape(context_BQNH, (-1, hidden_size))
-        )
+            observed.heads += map(tuple, projected)
+        contexts = []
+        for query_BNQH, key_BNKH, value_BNKH in projected:
+            context_BQNH = attend(
+                query_BNQH,
+                key_BNKH,
+                value_BNKH,
+                attention_mask,
+                self.probs_dropout,
+                training,
+                score_scale,
+            )
+            contexts.append(
+                ops.reshape(context_BQNH, (-1, hidden_size // len(parts)))
+            )
+        outputs_TD = self.merge_heads.project_from_parts(contexts, parts)
         if queries is None and len(inputs.shape) == 2:
             return outputs_TD
         return ops.reshape(outputs_TD, (batch_size, num_queries, hidden_size))
@@ -114,27 +130,33 @@ class SelfAttention(ConfiguredLayer):
         _, head_size = self._heads()
         return head_size**-0.5
 
-    def _project_at_once(self, x_TD, batch_size, length, query_scale, training):
+    def _project_at_once(
+        self, x_TD, batch_size, length, query_scale, training, part
+    ):
         """Returns queries, keys and values, each `[B, N, L, H]`.
 
         One product with the concatenated kernels is faster than three, and so
         is its gradient. If there are few rows, concatenating costs more than it
         saves, unless the kernels are constants.
         """
-        query_kernel, query_bias = self.query.kernel, self.query.bias
+        projections = (self.query, self.key, self.value)
+        kernels = [projection.kernel for projection in projections]
+        biases = [projection.bias for projection in projections]
         if query_scale is not None:
-            query_kernel = query_kernel * query_scale
-            query_bias = query_bias * query_scale
-        kernel = ops.concatenate(
-            [query_kernel, self.key.kernel, self.value.kernel], axis=1
-        )
-        bias = ops.concatenate([query_bias, self.key.bias, self.value.bias])
+            kernels[0] = kernels[0] * query_scale
+            biases[0] = biases[0] * query_scale
+        if part != WHOLE:
+            kernels = [kernel[:, part] for kernel in kernels]
+            biases = [bias[part] for bias in biases]
         # A custom gradient would keep TensorFlow from fusing.
         add = add_bias if training else ops.add
-        x = ops.reshape(
-            add(ops.matmul(x_TD, kernel), bias),
-            (batch_size, length, 3, *self._heads()),
+        x = add(
+            ops.matmul(x_TD, ops.concatenate(kernels, axis=1)),
+            ops.concatenate(biases),
         )
+        _, head_size = self._heads()
+        num_heads = x.shape[-1] // (3 * head_size)
+        x = ops.reshape(x, (batch_size, length, 3, num_heads, head_size))
         return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3)
 
     def _split_heads(self, x_TD, batch_size, length):
