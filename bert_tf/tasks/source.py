@@ -58,6 +58,7 @@ class Source(abc.ABC):
 
     Attributes:
         unit: What logs and model cards call the rows.
+        num_texts: How many texts a sequence holds: 1, or 2 if they are pairs.
     """
 
     unit: ClassVar[str] = "examples"
@@ -67,6 +68,10 @@ class Source(abc.ABC):
     is_trimmed: bool = False
     trim_multiple: int = 1
     window_batches: int = 0
+
+    @property
+    def num_texts(self) -> int:
+        return 1
 
     @property
     @abc.abstractmethod

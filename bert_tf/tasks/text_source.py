@@ -35,11 +35,15 @@ class TextSource(Source):
             for index, texts in enumerate(self.examples.texts)
         } | labels_of(self.examples)
 
-    def input_maker(self) -> Callable[[Batch], Batch]:
-        num_texts = len(self.examples.texts)
+    @property
+    def num_texts(self) -> int:
+        return len(self.examples.texts)
 
+    def input_maker(self) -> Callable[[Batch], Batch]:
         def make(batch):
-            texts = [batch.pop(f"text_{index}") for index in range(num_texts)]
+            texts = [
+                batch.pop(f"text_{index}") for index in range(self.num_texts)
+            ]
             return self._trim(self.preprocessor(texts)) | batch
 
         return make

@@ -103,6 +103,27 @@ class Preprocessor(tf.Module):
                 tokenizer, longest if max_seq_length is None else max_seq_length
             )
 
+    def check_has_room(self, num_texts: int) -> None:
+        """Checks that each text of a sequence gets a token or more.
+
+        Without one, a model would read the same of every text.
+
+        Args:
+            num_texts: 1, or 2 for pairs.
+
+        Raises:
+            ValueError: If `max_seq_length` is too small.
+        """
+        num_special = self.vocabulary.special.count(num_texts)
+        least = num_special + num_texts
+        if self.max_seq_length < least:
+            what = "a text" if num_texts == 1 else "a pair of texts"
+            raise ValueError(
+                f"`max_seq_length` must be at least {least} for {what}: "
+                f"{num_special} special tokens, and a token of each text. "
+                f"Received: max_seq_length={self.max_seq_length}."
+            )
+
     def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
         return self.encode_with_is_cut(texts)[0]
 

@@ -134,6 +134,7 @@ class DistillationRun(tuning_run.Run):
         teaching, max_seq_length = self._teaching, self.config.max_seq_length
         # This also checks the length against the teacher's.
         preprocessor = teaching.teacher.preprocessor(max_seq_length)
+        preprocessor.check_has_room(self.sources[TRAIN].num_texts)
         if teaching.has_one_tokenizer:
             return
         if self.config.bucket_window_batches:

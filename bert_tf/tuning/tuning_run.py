@@ -588,15 +588,19 @@ def _make_sources(config, task, examples, start, strategy, compilation):
     """Returns {split: `Source`}; checks that the first one can be trained on.
 
     Raises:
-        ValueError: If training does not suit the examples.
+        ValueError: If sequences are too short for the examples' texts, or
+            training does not suit the examples.
     """
+    preprocessor = start.preprocessor(config.max_seq_length)
     sources = task.make_sources(
         examples,
-        start.preprocessor(config.max_seq_length),
+        preprocessor,
         seed=config.random_seed,
         is_trimmed=not strategies.is_tpu(strategy),
         window_batches=config.bucket_window_batches,
     )
+    for source in sources.values():
+        preprocessor.check_has_room(source.num_texts)
     if not config.do_train:
         return sources
     is_compiled = compilation is Compilation.STEP

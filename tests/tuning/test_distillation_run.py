@@ -26,6 +26,7 @@ from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.tasks.tsv import Examples
+from bert_tf.text import vocabulary
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
@@ -270,6 +271,39 @@ def test_a_teacher_with_another_tokenizer_is_another(teacher, tmp_path):
         run = make_run(tmp_path, dataclasses.replace(teaching, teacher=other))
         with pytest.raises(ValueError, match="teacher_tokenizer_sha256 was"):
             run._begin(2)
+
+
+def test_a_teacher_with_longer_frames_needs_longer_sequences(teacher, tmp_path):
+    """RoBERTa has one more special token in a pair than BERT."""
+    task = dataclasses.replace(TASK, text_features=("text", "other"))
+    special = dataclasses.replace(vocabulary.BERT, num_between=2)
+    found = starting_point.find(teacher)
+    teaching = dataclasses.replace(
+        make_teaching(teacher, {"soft_targets": 1.0}, OTHER),
+        teacher=dataclasses.replace(
+            found,
+            tokenizer=WordpieceSpec(
+                dataclasses.replace(TOKENIZER.vocabulary, special=special)
+            ),
+        ),
+    )
+    texts = make_examples().texts[0]
+    examples = Examples(texts=(texts, texts), labels=make_examples().labels)
+
+    def make(length):
+        config = FineTuningConfig(
+            output_dir=str(tmp_path / "a"),
+            train_batch_size=4,
+            max_seq_length=length,
+            do_train=True,
+        )
+        return DistillationRun(
+            config, task, {TRAIN: examples}, STRATEGY, teaching=teaching
+        )
+
+    with pytest.raises(ValueError, match="at least 6 .* Received: .*=5"):
+        make(5)
+    make(6)
 
 
 def save_tagger(folder, config):

@@ -1,6 +1,7 @@
 """Every task tuned from a model of each family, with its own tokenizer."""
 
 import itertools
+import os
 
 import keras
 import numpy as np
@@ -15,8 +16,13 @@ from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tasks.reranking.task import RerankingTask
 from bert_tf.tasks.tagging.task import TaggingTask
+from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 from support.tokenizer_families import FAMILIES
 from support.tokenizer_families import MAX_SEQ_LENGTH
+from support.tokenizer_families import small
 
 PLACES = ("here", "there", "home")
 TEXTS = [f"The fox, {place}: naïve {n}" for n in range(4) for place in PLACES]
@@ -74,6 +80,12 @@ TASKS = {
 }
 
 
+# The family of most other tests.
+BERT_SPEC = WordpieceSpec(
+    Vocabulary(tokens=(*SPECIAL_TOKENS, "the", *PLACES)), do_lower_case=True
+)
+BERT = (small("base", BERT_SPEC), BERT_SPEC, ())
+
 # All of them with `make parity-check`.
 ALWAYS = {("roberta", "tagger")}
 
@@ -111,3 +123,41 @@ def test_a_task_is_tuned_saved_and_predicted(tmp_path, family, name):
         task, output_dir=out, test=table, max_seq_length=MAX_SEQ_LENGTH
     )
     np.testing.assert_equal(again.answers["test"], run.answers["test"])
+
+
+@pytest.mark.parametrize(
+    "family, num_special",
+    [("bert", 3), ("albert", 3), ("roberta", 4), ("xlm-roberta", 4)],
+)
+def test_each_text_of_a_pair_needs_a_token(tmp_path, family, num_special):
+    config, spec, _ = FAMILIES.get(family, BERT)
+    folder = str(tmp_path / "start")
+    checkpoints.save(folder, BertEncoder(config), spec, MAX_SEQ_LENGTH)
+    out = str(tmp_path / "out")
+
+    def tune(name, length):
+        task, table, _ = TASKS[name]
+        return tuning.run(
+            task,
+            output_dir=out,
+            train=table,
+            start=folder,
+            max_seq_length=length,
+            train_batch_size=12,
+            num_train_epochs=1.0,
+        )
+
+    least = num_special + 2
+    for name in ("pair", "choice", "reranker"):
+        with pytest.raises(ValueError) as error:
+            tune(name, least - 1)
+        assert str(error.value) == (
+            f"`max_seq_length` must be at least {least} for a pair of texts: "
+            f"{num_special} special tokens, and a token of each text. "
+            f"Received: max_seq_length={least - 1}."
+        )
+    assert not os.path.exists(out)
+    tune("pair", least)
+    ids = Preprocessor(spec, least)(("here there", "home"))["input_ids"]
+    framing = [spec.vocabulary.cls_id, spec.vocabulary.sep_id]
+    assert np.isin(ids, framing).sum() == num_special

@@ -55,6 +55,8 @@ class RowSource(Source):
         preprocessor: The `Preprocessor`.
     """
 
+    num_texts = 2
+
     preprocessor: Preprocessor
 
     def input_maker(self) -> Callable[[Batch], Batch]:

@@ -339,6 +339,7 @@ class WindowSource(Source):
     """
 
     unit = "windows"
+    num_texts = 2
 
     examples: SquadExamples
     maker: WindowMaker
