@@ -98,7 +98,8 @@ class Embedder:
         prompt: A string put before every text.
 
     Raises:
-        ValueError: See `num_prompt_tokens`.
+        ValueError: If texts have no room; see `Preprocessor.check_has_room`
+            and `num_prompt_tokens`.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Embedder:
         weights_sha256: dict[str, str],
         prompt: str = "",
     ) -> None:
+        preprocessor.check_has_room(1)
         self.vectors = vectors
         self.max_seq_length = preprocessor.max_seq_length
         self.precision = encoder.compute_dtype

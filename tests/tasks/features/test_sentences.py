@@ -137,6 +137,9 @@ def test_other_folders_have_the_mean(encoder):
     np.testing.assert_allclose(embedder(TEXTS), wanted, atol=1e-5)
     with pytest.raises(ValueError, match="embeddings=23.*max_seq_length=99"):
         sentences.open_embedder(folder, max_seq_length=99)
+    # As sentence_bert_config.json may say, too: all vectors would be equal.
+    with pytest.raises(ValueError, match="at least 3 for a text: .*length=2"):
+        sentences.open_embedder(folder, max_seq_length=2)
 
 
 def test_numbers_that_are_not_finite_name_their_text(encoder):
