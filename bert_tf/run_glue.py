@@ -19,6 +19,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import os
 import shlex
 import signal
@@ -294,26 +295,33 @@ def _best(task, runs):
 
     None if no run of the task is done.
     """
+    from bert_tf.tasks import metrics
     from bert_tf.tasks.classification import glue_files
 
-    metric = glue_files.GLUE_TASKS[task].task.main_metric
+    name = glue_files.GLUE_TASKS[task].task.main_metric
     done = [run for run in runs if run["task"] == task and run["results"]]
     if not done:
         return None
+
+    def score(run):
+        return metrics.comparable(run["results"][name])
+
     by_rate = {}
     for run in done:
         by_rate.setdefault(run["learning_rate"], []).append(run)
     rate = max(
         by_rate,
-        key=lambda rate: statistics.median(
-            run["results"][metric] for run in by_rate[rate]
-        ),
+        key=lambda rate: statistics.median(map(score, by_rate[rate])),
     )
-    return (
-        rate,
-        by_rate[rate],
-        max(done, key=lambda run: run["results"][metric]),
-    )
+    return rate, by_rate[rate], max(done, key=score)
+
+
+def _median(scores):
+    """Returns the median of scores, of which NaN is the lowest."""
+    from bert_tf.tasks import metrics
+
+    found = statistics.median(map(metrics.comparable, scores))
+    return math.nan if found == -math.inf else found
 
 
 def _write_tables(output_dir, runs):
@@ -340,9 +348,7 @@ def _write_tables(output_dir, runs):
                     "learning rate": f"{rate:g}",
                     "seeds": len(at_rate),
                     "median": 100
-                    * statistics.median(
-                        run["results"][name] for run in at_rate
-                    ),
+                    * _median(run["results"][name] for run in at_rate),
                     "best": 100 * best["results"][name],
                     "best run": os.path.basename(best["folder"]),
                 }
@@ -374,8 +380,17 @@ def _write_tables(output_dir, runs):
     }
     files.write_text(
         os.path.join(output_dir, "table.json"),
-        json.dumps(values, indent=1) + "\n",
+        json.dumps(_with_nulls(values), indent=1) + "\n",
     )
+
+
+def _with_nulls(value):
+    """Returns a value with null for NaN, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _with_nulls(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_with_nulls, value))
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _collect_submission(output_dir, tasks, runs):

@@ -149,6 +149,7 @@ def main(_):
     logging.set_verbosity(logging.INFO)
     rules = _check_flags()
 
+    from bert_tf.tasks import metrics
     from bert_tf.tasks.retrieval import corpora
 
     # Read all files first: errors are found before anything is computed.
@@ -171,6 +172,7 @@ def main(_):
         pairs = corpora.read_scored_pairs(
             _STS_FILE.value, _STS_TEXT_COLUMNS.value, _STS_SCORE_COLUMN.value
         )
+        metrics.check_can_correlate(f"{_STS_FILE.value}: the pairs", len(pairs))
 
     from bert_tf.tasks.features import sentences
     from bert_tf.training import strategy as strategies

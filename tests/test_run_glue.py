@@ -1,6 +1,7 @@
 """run_glue over tasks, learning rates and seeds, as a subprocess."""
 
 import json
+import math
 import re
 
 import numpy as np
@@ -82,6 +83,23 @@ def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
     assert "is finished" in again.stderr
     assert "run_classifier" not in again.stderr
     assert [name.name for name in path.parent.iterdir()] == ["run.json"]
+
+    # A correlation may not be defined. A run without a score is the worst.
+    unknown = dict(run, results=dict.fromkeys(results, math.nan))
+    path = output / "rte" / "lr0.001-seed9" / "run.json"
+    path.parent.mkdir()
+    text = re.sub("seed(=?)7", r"seed\g<1>9", json.dumps(unknown))
+    path.write_text(text)
+    run_program(PROGRAM, *flags, "--seeds=9,7")
+    (row,) = json.loads((output / "table.json").read_text())["table"]
+    assert (row["best"], row["best run"]) == (
+        100 * results["eval_accuracy"],
+        "lr0.001-seed7",
+    )
+    assert row["median"] is None
+    run_program(PROGRAM, *flags, "--seeds=9,7,8")
+    (row,) = json.loads((output / "table.json").read_text())["table"]
+    assert row["median"] == 0
     flags += ("--seeds=7", "--warmup_proportion=0")
     refused = run_program(PROGRAM, *flags, check=False)
     assert refused.returncode == 1

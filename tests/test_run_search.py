@@ -287,6 +287,33 @@ def test_wrong_flags_are_one_line(
     assert not (tmp_path / "work").exists()
 
 
+def test_pairs_without_a_correlation(run_program, tmp_path):
+    header = "sentence1\tsentence2\tscore"
+    command = [
+        f"--model_dir={serving_models.model_dir('encoder')}",
+        f"--output_dir={tmp_path}/out",
+        "--do_eval",
+        f"--sts_file={tmp_path}/sts.tsv",
+    ]
+
+    path = tmp_path / "sts.tsv"
+    path.write_text(f"{header}\nthe fox\tlorem\t1\n")
+    done = run_program(PROGRAM, *command, check=False)
+    assert done.returncode == 1
+    assert (
+        f"{path}: the pairs: must be two or more, to correlate "
+        "their scores. Received: 1."
+    ) in done.stderr.strip().splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+    path.write_text(f"{header}\nthe fox\tlorem\t2\nlorem\tquick lorem\t2\n")
+    done = run_program(PROGRAM, *command)
+    assert "given as nan: all 2 labels are equal." in done.stderr
+    assert "sts_spearman = nan\n" in done.stdout
+    results = (tmp_path / "out" / "eval_results.txt").read_text()
+    assert "sts_pearson = nan\n" in results
+
+
 def test_a_file_at_output_dir_is_told_before_the_vectors(
     run_program, files, tmp_path
 ):

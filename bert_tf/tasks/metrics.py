@@ -4,12 +4,15 @@ They are GLUE's official ones (accuracy, F1, and the correlations of Matthews,
 Pearson and Spearman), and beside them macro-F1 and AUC.
 
 None of them is a mean over batches, so they are computed once, in NumPy and
-float64, from all predictions. Where a score is not defined (a constant
-prediction has no correlation, a set without positives no F1) it is 0, not NaN,
-as in GLUE's scripts.
+float64, from all predictions. Where a score is not defined it is what GLUE's
+scripts report: 0 for F1 and Matthews' correlation, as in scikit-learn, and NaN
+for those of Pearson and Spearman, as in SciPy.
 """
 
+import math
+
 import numpy as np
+from absl import logging
 from numpy.typing import ArrayLike
 
 
@@ -121,13 +124,27 @@ def matthews_correlation(predictions: ArrayLike, labels: ArrayLike) -> float:
 def pearson(predictions: ArrayLike, labels: ArrayLike) -> float:
     """Returns Pearson's linear correlation.
 
+    It is not defined if all predictions or all labels are equal; then it is
+    NaN, with a warning.
+
     Args:
-        predictions: float `[N]`.
+        predictions: float `[N]`, N at least 2.
         labels: float `[N]`.
+
+    Raises:
+        ValueError: If N is less than 2.
     """
     predictions, labels = _pairs(predictions, labels)
-    if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
-        return 0.0
+    check_can_correlate("The examples", len(labels))
+    for name, values in (("predictions", predictions), ("labels", labels)):
+        if np.ptp(values) == 0:
+            logging.warning(
+                "A correlation is not defined, and given as nan: all %d %s "
+                "are equal.",
+                len(values),
+                name,
+            )
+            return math.nan
     return float(np.corrcoef(predictions, labels)[0, 1])
 
 
@@ -137,11 +154,29 @@ def spearman(predictions: ArrayLike, labels: ArrayLike) -> float:
     Equal values share the mean of the ranks that they take up.
 
     Args:
-        predictions: float `[N]`.
-        labels: float `[N]`.
+        predictions, labels: See `pearson`, also for what is raised.
     """
     predictions, labels = _pairs(predictions, labels)
     return pearson(_ranks(predictions), _ranks(labels))
+
+
+def check_can_correlate(name: str, num_examples: int) -> None:
+    """Raises `ValueError` if a set is too small for a correlation.
+
+    Args:
+        name: Name of the set in the message.
+        num_examples: The number of its examples.
+    """
+    if num_examples < 2:
+        raise ValueError(
+            f"{name}: must be two or more, to correlate their scores. "
+            f"Received: {num_examples}."
+        )
+
+
+def comparable(score: float) -> float:
+    """Returns a score to compare with others: NaN is the lowest."""
+    return -math.inf if math.isnan(score) else score
 
 
 def _pairs(predictions, labels):

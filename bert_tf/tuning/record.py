@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_tf import files
+from bert_tf.tasks import metrics
 from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
 
@@ -18,8 +19,8 @@ class EpochRecord:
 
     Args:
         folder: The folder of the training's state.
-        main_metric: The result by which epochs are compared. Higher is better;
-            the first of equal epochs is the best.
+        main_metric: The result by which epochs are compared. Higher is better,
+            NaN the worst; the first of equal epochs is the best.
         step: The step from which the training resumes. Records of later steps
             are dropped, as these steps are made again.
 
@@ -117,7 +118,7 @@ class EpochRecord:
         is_number = isinstance(score, numbers.Real)
         if not is_number or isinstance(score, bool):
             raise self._no_record()
-        return score
+        return metrics.comparable(score)
 
     @property
     def num_without_gain(self) -> int:

@@ -121,7 +121,8 @@ def _curves(folder, training, evaluations):
     for name in sorted(shown - _STEPS_AND_LOSSES):
         # Only scores up to 1 or up to 100: counts make no useful curve.
         values = [results[name] for results in evaluations]
-        if max(map(abs, values)) <= 100:
+        # NaN leaves a gap.
+        if not any(abs(value) > 100 for value in values):
             steps, _ = _curve(evaluations, "global_step", name)
             scores.plot(steps, values, marker="o", label=name)
     scores.set(xlabel="step", ylabel="score")

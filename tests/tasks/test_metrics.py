@@ -1,9 +1,11 @@
 """The official scores, against loops and numbers worked out by hand."""
 
+import math
 import time
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from bert_tf.tasks import metrics
 from references import glue as reference
@@ -129,11 +131,52 @@ def test_small_differences_of_large_float32_count():
     assert metrics.pearson(scores, [1.0, 2.0, 3.0]) > 0.99
 
 
-def test_scores_that_are_not_defined_are_zero():
+def test_f1_and_matthews_are_zero_where_they_are_not_defined():
     assert metrics.f1([0, 0], [0, 0]) == 0.0
     assert metrics.matthews_correlation([1, 1, 1], [0, 1, 1]) == 0.0
-    assert metrics.pearson([2.0, 2.0], [1.0, 5.0]) == 0.0
-    assert metrics.spearman([2.0, 3.0], [1.0, 1.0]) == 0.0
+
+
+@pytest.mark.parametrize(
+    "score, scipys",
+    [
+        (metrics.pearson, stats.pearsonr),
+        (metrics.spearman, stats.spearmanr),
+    ],
+)
+@pytest.mark.parametrize(
+    "predictions, labels, what",
+    [
+        ([2.0, 2.0], [1.0, 5.0], "predictions"),
+        ([2.0, 3.0], [1.0, 1.0], "labels"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::scipy.stats.ConstantInputWarning")
+def test_correlations_of_equal_values_are_nan(
+    score, scipys, predictions, labels, what, caplog
+):
+    assert math.isnan(scipys(predictions, labels).statistic)
+    caplog.set_level("WARNING", logger="absl")
+    assert math.isnan(score(predictions, labels))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"A correlation is not defined, and given as nan: all 2 {what} are "
+        "equal."
+    ]
+
+
+@pytest.mark.parametrize("score", [metrics.pearson, metrics.spearman])
+def test_one_pair_has_no_correlation(score):
+    with pytest.raises(ValueError) as error:
+        score([2.0], [1.0])
+    assert str(error.value) == (
+        "The examples: must be two or more, to correlate their scores. "
+        "Received: 1."
+    )
+
+
+def test_nan_is_the_lowest_score():
+    scores = [math.nan, -0.5, 0.25, math.nan]
+    assert max(scores, key=metrics.comparable) == 0.25
+    assert max(scores[1::-1], key=metrics.comparable) == -0.5
 
 
 @pytest.mark.parametrize(

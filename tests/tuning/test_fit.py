@@ -514,6 +514,20 @@ def test_results_of_an_evaluation():
     assert sorted(results) == ["eval_loss", "eval_pearson", "eval_spearman"]
 
 
+def test_one_score_is_refused_before_a_training():
+    preprocessor = Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=11)
+    one = Examples(texts=(["a"],), labels=np.float32([1]))
+    WARMTH.make_sources({"train": one, "test": one}, preprocessor)
+    two = Examples(texts=(["a", "b"],), labels=np.float32([1, 2]))
+    with pytest.raises(ValueError) as error:
+        WARMTH.make_sources({"dev": two, "dev_other": one}, preprocessor)
+    assert str(error.value) == (
+        "The examples of dev_other: must be two or more, to correlate their "
+        "scores. Received: 1."
+    )
+    COLOUR.make_sources({"dev": one}, preprocessor)
+
+
 def test_result_and_prediction_files(tmp_path):
     path = tmp_path / "results.txt"
     evaluation.write_results(path, {"loss": 0.5, "global_step": 7})

@@ -3,6 +3,8 @@
 import math
 
 import numpy as np
+import pytest
+from matplotlib import axes
 
 from bert_tf.tasks import tables
 from bert_tf.tasks.classification import report as classification_report
@@ -56,6 +58,25 @@ def test_report_shows_the_chosen_scores_with_steps_and_losses(tmp_path):
     assert "| total | 8 |" in report
     assert "## Training" not in report
     assert not (tmp_path / "curves.png").exists()
+
+
+@pytest.mark.parametrize("scores", [[0.5, math.nan], [math.nan, 0.5]])
+def test_a_score_that_is_not_defined_is_a_gap(tmp_path, monkeypatch, scores):
+    drawn, plot = [], axes.Axes.plot
+
+    def note(self, x, y, **options):
+        drawn.append((x, y))
+        return plot(self, x, y, **options)
+
+    monkeypatch.setattr(axes.Axes, "plot", note)
+    record = EpochRecord(tmp_path / "train", "eval_pearson", math.inf)
+    record.training = [{"step": 2, "loss": 0.5}]
+    record.evaluations = [
+        {"epoch": n, "global_step": n, "eval_pearson": score}
+        for n, score in enumerate(scores, start=1)
+    ]
+    run_report.write(tmp_path, "a title", {}, record, {}, [])
+    assert drawn[1:] == [([1, 2], scores)]
 
 
 def test_the_log_names_the_report(tmp_path, monkeypatch):

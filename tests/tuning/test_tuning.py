@@ -504,6 +504,27 @@ def test_scores_of_numpy_are_compared(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "scores, best, num_without_gain",
+    [
+        # Without an order, `max` would keep a NaN that comes first.
+        ([math.nan, -0.5, 0.5, math.nan], 3, 1),
+        ([-0.5, math.nan], 1, 1),
+        ([math.nan, math.nan], 1, 1),
+    ],
+)
+def test_a_score_that_is_not_defined_is_the_worst(
+    tmp_path, scores, best, num_without_gain
+):
+    record = EpochRecord(tmp_path, "eval_pearson", 0)
+    for epoch, score in enumerate(scores, start=1):
+        record.add(epoch, {"global_step": epoch, "eval_pearson": score})
+    record.write()
+    record = EpochRecord(tmp_path, "eval_pearson", len(scores))
+    assert record.best["global_step"] == best
+    assert record.num_without_gain == num_without_gain
+
+
+@pytest.mark.parametrize(
     "drop, rates", [(True, (0.01 / 3, 5e-3)), (False, (0.01 / 3, 1e-2))]
 )
 def test_learning_rate_drops_or_not(tmp_path, drop, rates):

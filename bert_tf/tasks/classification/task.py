@@ -35,6 +35,8 @@ from bert_tf.tasks import task_folder
 from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import report
 from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import Source
+from bert_tf.tasks.source import is_dev
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_logits
@@ -42,6 +44,7 @@ from bert_tf.tasks.task import check_names
 from bert_tf.tasks.task import task_of_classifier
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.tasks.tsv import Examples
+from bert_tf.text.preprocessor import Preprocessor
 
 # The name in the task.json files that exist.
 FAMILY = "glue"
@@ -295,6 +298,19 @@ class ClassificationTask(Task):
             parse_label,
             np.int32 if self.labels else np.float32,
         )
+
+    def make_sources(
+        self,
+        examples: Mapping[str, Any],
+        preprocessor: Preprocessor,
+        **options: Any,
+    ) -> dict[str, Source]:
+        for split, each in examples.items():
+            if not self.labels and is_dev(split):
+                metrics.check_can_correlate(
+                    f"The examples of {split}", len(each)
+                )
+        return super().make_sources(examples, preprocessor, **options)
 
     def evaluate(
         self, source: TextSource, logits: np.ndarray, answers: np.ndarray

@@ -26,6 +26,7 @@ from bert_tf.formats import STORED_IF_SET
 from bert_tf.models import sentence_encoder
 from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.tasks import columns
+from bert_tf.tasks import metrics
 from bert_tf.tasks.features import sentences
 from bert_tf.tasks.retrieval import chunks
 from bert_tf.tasks.retrieval import files as retrieval_files
@@ -41,6 +42,7 @@ from bert_tf.tasks.retrieval.source import SingleSource
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import Source
+from bert_tf.tasks.source import is_dev
 from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
@@ -457,6 +459,9 @@ class RetrievalTask(Task):
         preprocessor: Preprocessor,
         **options: Any,
     ) -> dict[str, Source]:
+        for split, each in examples.items():
+            if is_dev(split) and not each.is_ranking:
+                metrics.check_can_correlate(f"The pairs of {split}", len(each))
         for prompt in (self.query_prompt, self.passage_prompt):
             # Checks that the prompt leaves room for the text.
             sentences.num_prompt_tokens(prompt, preprocessor)

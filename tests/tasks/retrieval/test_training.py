@@ -458,6 +458,19 @@ def test_scores_are_those_of_the_vectors():
     )
 
 
+def test_one_scored_pair_is_refused_before_a_training():
+    task = RetrievalTask(loss_name="cosent")
+    table = {"sentence1": ["a b"], "sentence2": ["a"], "score": [1.0]}
+    for split in ("train", "test"):
+        make_source(task, table, split)
+    with pytest.raises(ValueError) as error:
+        make_source(task, table, "dev")
+    assert str(error.value) == (
+        "The pairs of dev: must be two or more, to correlate their scores. "
+        "Received: 1."
+    )
+
+
 def test_pairs_of_equal_scores_may_have_any_order():
     table = {
         "sentence1": [f"a {n}" for n in range(6)],
