@@ -403,9 +403,12 @@ class RetrievalTask(Task):
             if self.loss_name == options.SIMCSE:
                 return retrieval_files.read_texts(data, names)
             if self.loss_name in options.SCORED:
-                return retrieval_files.read_scored(
+                examples = retrieval_files.read_scored(
                     data, names, label_column, self.max_score
                 )
+                if self.loss_name == options.COSINE:
+                    self._check_are_cosines(data, examples.labels)
+                return examples
             examples = retrieval_files.read_groups(
                 data, names, score_column=label_column
             )
@@ -438,6 +441,17 @@ class RetrievalTask(Task):
             corpus=self.corpus,
             score_column=label_column,
         )
+
+    def _check_are_cosines(self, data, labels):
+        """Raises `ValueError` if no vectors can have these cosines."""
+        (bad,) = np.nonzero(np.abs(labels) > 1)
+        if len(bad):
+            raise ValueError(
+                f"{columns.title(data)}: with the loss cosine, scores must be "
+                "from -1 to 1 when divided by `max_score`. Received: "
+                f"{labels[bad[0]] * self.max_score:g}, "
+                f"max_score={self.max_score:g}."
+            )
 
     def _pair_columns(self, data):
         """Returns the first two `text_columns` if a table has both, or ()."""

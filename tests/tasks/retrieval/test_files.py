@@ -1,5 +1,6 @@
 """Pairs, triplets, scored pairs, NLI, SQuAD and texts, good and bad."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -119,6 +120,24 @@ def test_pairs_may_have_other_columns_than_the_training(
         if len(names) > 1:
             both = {names[0]: ["x"], names[1]: ["y"]} | sts
             assert texts_of(task.read(both, split)) == [["x", "y"]]
+
+
+def test_scores_that_are_no_cosines_are_refused():
+    table = {"sentence1": ["a", "b"], "sentence2": ["c", "c"]}
+    table["score"] = [-0.5, 2.5]
+    task = RetrievalTask(loss_name="cosine")
+    with pytest.raises(ValueError) as error:
+        task.read(table, "train")
+    assert str(error.value) == (
+        "the data: with the loss cosine, scores must be from -1 to 1 when "
+        "divided by `max_score`. Received: 2.5, max_score=1."
+    )
+    # Their order is all that counts elsewhere.
+    assert task.read(table, "dev").labels.tolist() == [-0.5, 2.5]
+    scaled = dataclasses.replace(task, max_score=2.5)
+    assert scaled.read(table, "train").labels.tolist() == [-0.2, 1.0]
+    other = RetrievalTask(loss_name="cosent")
+    assert other.read(table, "train").labels.tolist() == [-0.5, 2.5]
 
 
 @pytest.mark.parametrize("loss_name", ["multiple_negatives", "triplet"])
