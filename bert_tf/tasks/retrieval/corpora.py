@@ -320,14 +320,15 @@ def read_scored_pairs(
         `Examples` of two texts, with float32 labels.
 
     Raises:
-        ValueError: See `columns.read`. Also if a text is empty. The message
-            names the file and the line.
+        ValueError: See `columns.read`. Also if a text is empty, or two of the
+            columns are the same. The message names the file and the line.
     """
-    if len(text_columns) != 2:
+    if len(text_columns) != 2 or len({*text_columns}) != 2:
         raise ValueError(
-            "There must be two columns of texts. "
+            "There must be two columns of texts, which differ. "
             f"Received: {', '.join(text_columns)}."
         )
+    tsv.check_is_no_text(score_column, text_columns)
     texts: tuple[list[str], list[str]] = ([], [])
     scores = []
     names = [*text_columns, score_column]

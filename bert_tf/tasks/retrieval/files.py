@@ -250,6 +250,7 @@ def read_scored(
             f"{columns.title(data)}: there must be two columns of texts. "
             f"Received: {', '.join(names)}."
         )
+    tsv.check_is_no_text(score_column, names)
     texts, rows, labels = _Texts(), [], []
     scores = [] if score_column is None else [score_column]
     for where, values in columns.read(data, [*names, *scores]):

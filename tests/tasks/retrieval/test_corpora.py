@@ -182,6 +182,12 @@ def test_scored_pairs(tmp_path):
         corpora.read_scored_pairs(path, ("left", "right"), "score")
     with pytest.raises(ValueError, match="two columns of texts"):
         corpora.read_scored_pairs(path, ("left",), "gold")
+    for names, score, message in (
+        (("left", "left"), "gold", "two columns of texts, which differ"),
+        (("left", "right"), "left", "labels must be none of the texts'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            corpora.read_scored_pairs(path, names, score)
 
 
 def test_a_long_reading_is_told(tmp_path, monkeypatch, caplog):

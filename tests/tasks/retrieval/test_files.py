@@ -287,6 +287,11 @@ def test_texts_are_their_own_positives(tmp_path):
             "row 1: the score must be a number. Received: 'high'",
         ),
         (
+            RetrievalTask(loss_name="cosent", text_columns=("a", "score")),
+            {"a": ["1"], "score": ["2"]},
+            "labels must be none of the texts'. Received: 'score' for both",
+        ),
+        (
             SCORED,
             {"sentence1": ["a"], "sentence2": ["b"], "score": [-1e39]},
             "row 1: the score must be a number that float32 holds",
