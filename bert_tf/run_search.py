@@ -203,22 +203,15 @@ def main(_):
             results, worst = _evaluate(
                 queries, corpus, relevance, *vectors, similarity, own_rows
             )
-        if _DO_SEARCH.value:
-            _search(queries, corpus, *vectors, similarity, own_rows)
-        if _DO_MINE.value:
-            _mine(
-                queries,
-                corpus,
-                relevance,
-                *vectors,
-                rules,
-                similarity,
-                own_rows,
-            )
     if pairs is not None:
         results |= _correlate(pairs, embedder, similarity)
     if _DO_EVAL.value:
+        # Before mining, which fails if the rules allow no negative.
         _write_results(results, worst, embedder, similarity)
+    if _DO_SEARCH.value:
+        _search(queries, corpus, *vectors, similarity, own_rows)
+    if _DO_MINE.value:
+        _mine(queries, corpus, relevance, *vectors, rules, similarity, own_rows)
 
 
 def _check_flags():

@@ -314,6 +314,20 @@ def test_pairs_without_a_correlation(run_program, tmp_path):
     assert "sts_pearson = nan\n" in results
 
 
+def test_scores_are_kept_if_no_negative_is_found(run_program, files, tmp_path):
+    done = run_program(
+        PROGRAM,
+        *flags(files, f"--work_dir={tmp_path}/work"),
+        *("--do_eval", "--do_mine", "--max_score=-1"),
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "No negative was found for any" in done.stderr
+    assert "MRR@10 = " in done.stdout
+    results = (tmp_path / "work" / "eval_results.txt").read_text()
+    assert "\nMRR@10 = " in results
+
+
 def test_a_file_at_output_dir_is_told_before_the_vectors(
     run_program, files, tmp_path
 ):
