@@ -22,6 +22,7 @@ and later runs reuse them.
 """
 
 import json
+import os
 import shlex
 import sys
 
@@ -256,18 +257,41 @@ def _check_flags():
         for flag in others:
             if flag.present and not is_given:
                 raise ValueError(f"--{flag.name} must be given with --{name}.")
-    if len(_STS_TEXT_COLUMNS.value) != 2:
+    names = _STS_TEXT_COLUMNS.value
+    if len(names) != 2 or names[0] == names[1]:
         raise ValueError(
-            "--sts_text_columns must be two names. Received: "
-            f"--sts_text_columns={','.join(_STS_TEXT_COLUMNS.value)}."
+            "--sts_text_columns must be two names, which differ. Received: "
+            f"--sts_text_columns={','.join(names)}."
         )
     search_options.check_triplets_file(_triplets_file())
-    read = [*beir.values(), *(_SQUAD_FILES.value or []), _STS_FILE.value]
-    if _DO_MINE.value:
-        files.check_is_no_input(
-            "triplets_file", [_triplets_file()], filter(None, read)
-        )
+    _check_written_files(
+        [*beir.values(), *(_SQUAD_FILES.value or []), _STS_FILE.value]
+    )
     return program.from_flags(search_options.Rules)
+
+
+def _check_written_files(read):
+    """Raises `ValueError` if a written file would replace another file.
+
+    Args:
+        read: Values of the flags of input files.
+    """
+    inputs = [path for path in read if path]
+    names = ["search.jsonl"] * _DO_SEARCH.value
+    if _DO_EVAL.value:
+        names += ["eval_results.txt", "report.md", "query_scores.tsv"]
+    outputs = [f"{_output_dir()}/{name}" for name in names]
+    for name, path in zip(names, outputs):
+        files.check_is_no_input(f"output_dir/{name}", [path], inputs)
+    if _DO_MINE.value:
+        written = [_triplets_file()]
+        files.check_is_no_input("triplets_file", written, inputs)
+        if os.path.abspath(_triplets_file()) in map(os.path.abspath, outputs):
+            raise ValueError(
+                "--triplets_file must be another file than those of "
+                f"--output_dir: {', '.join(names)}. "
+                f"Received: --triplets_file={_triplets_file()}."
+            )
 
 
 def _output_dir():

@@ -267,8 +267,29 @@ def test_numbers_of_questions_are_not_those_of_paragraphs(
             ["--do_mine", "--queries_file=a.jsonl", "--triplets_file=a.jsonl"],
             "`triplets_file` is also one of the input files: a.jsonl",
         ),
+        (
+            [
+                *("--do_search", "--do_mine", "--output_dir=work"),
+                "--triplets_file=work/search.jsonl",
+            ],
+            "--triplets_file must be another file than those of --output_dir: "
+            "search.jsonl. Received: --triplets_file=work/search.jsonl.",
+        ),
+        (
+            [
+                *("--do_eval", "--do_mine", "--output_dir=."),
+                "--triplets_file=query_scores.tsv",
+            ],
+            "--triplets_file must be another file than those of --output_dir",
+        ),
+        (
+            ["--do_search", "--queries_file=./search.jsonl", "--output_dir=."],
+            "`output_dir/search.jsonl` is also one of the input files: "
+            "./search.jsonl",
+        ),
         ([], "One of --do_eval, --do_search and --do_mine must be given"),
         (["--do_eval", "--sts_file=b", "--sts_text_columns=a"], "two names"),
+        (["--do_eval", "--sts_file=b", "--sts_text_columns=a,a"], "differ"),
         (["--do_eval", "--top_k=3"], "--top_k must be given with --do_search"),
         (["--do_eval", "--range_min=3"], "--range_min must be given with --do"),
         (["--do_eval", "--corpus_file="], "--corpus_file must be given"),
