@@ -152,6 +152,7 @@ def main(_):
 
     from bert_tf.tasks import metrics
     from bert_tf.tasks.retrieval import corpora
+    from bert_tf.tasks.retrieval import ranking
 
     # Read all files first: errors are found before anything is computed.
     queries, corpus, relevance, pairs = None, None, None, None
@@ -164,6 +165,12 @@ def main(_):
             relevance = corpora.read_relevance(
                 _RELEVANCE_FILE.value, queries, corpus
             )
+    if corpus is not None and _DO_EVAL.value:
+        ranking.check_can_rank(
+            f"{_CORPUS_FILE.value or _SQUAD_FILES.value[0]}: the texts of the "
+            "corpus",
+            len(corpus),
+        )
     if corpus is not None and _DO_SEARCH.value and _TOP_K.value > len(corpus):
         raise ValueError(
             f"--top_k must be at most {len(corpus)}, the texts of the corpus. "

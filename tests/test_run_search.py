@@ -335,6 +335,28 @@ def test_pairs_without_a_correlation(run_program, tmp_path):
     assert "sts_pearson = nan\n" in results
 
 
+def test_a_corpus_of_one_text_is_searched_but_not_scored(
+    run_program, files, tmp_path
+):
+    corpus = tmp_path / "corpus.jsonl"
+    write_lines(corpus, [{"_id": "c0", "text": "the fox"}])
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tc0\t1")
+    command = [
+        *flags(files, f"--work_dir={tmp_path}/work"),
+        f"--corpus_file={corpus}",
+        f"--relevance_file={tmp_path}/qrels.tsv",
+    ]
+    done = run_program(PROGRAM, *command, "--do_eval", check=False)
+    assert done.returncode == 1
+    assert (
+        f"{corpus}: the texts of the corpus: must be two or more, to score "
+        "their ranking. Received: 1."
+    ) in done.stderr.strip().splitlines()[-1]
+    run_program(PROGRAM, *command, "--do_search", "--top_k=1")
+    (line, *_) = (tmp_path / "work" / "search.jsonl").read_text().splitlines()
+    assert [hit["id"] for hit in json.loads(line)["hits"]] == ["c0"]
+
+
 def test_scores_are_kept_if_no_negative_is_found(run_program, files, tmp_path):
     done = run_program(
         PROGRAM,

@@ -136,6 +136,20 @@ def means(scores: Mapping[str, np.ndarray]) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in scores.items()}
 
 
+def check_can_rank(name: str, num_texts: int) -> None:
+    """Raises `ValueError` if every ranking of so few texts is perfect.
+
+    Args:
+        name: Name of the texts in the message.
+        num_texts: Their number.
+    """
+    if num_texts < 2:
+        raise ValueError(
+            f"{name}: must be two or more, to score their ranking. "
+            f"Received: {num_texts}."
+        )
+
+
 def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Returns the cosines of two lists of vectors `[N, D]`: float64 `[N]`.
 

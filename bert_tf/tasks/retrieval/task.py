@@ -484,16 +484,22 @@ class RetrievalTask(Task):
             "query_prompt": self.query_prompt,
             "passage_prompt": self.passage_prompt,
         } | options
-        return {
-            split: GroupSource(
-                examples=each,
-                has_distinct_texts=self._has_distinct_texts,
-                **arguments,
-            )
-            if split == TRAIN
-            else SingleSource(examples=each, **arguments)
-            for split, each in examples.items()
-        }
+        sources: dict[str, Source] = {}
+        for split, each in examples.items():
+            if split == TRAIN:
+                sources[split] = GroupSource(
+                    examples=each,
+                    has_distinct_texts=self._has_distinct_texts,
+                    **arguments,
+                )
+                continue
+            source = SingleSource(examples=each, **arguments)
+            if each.is_ranking:
+                ranking.check_can_rank(
+                    f"The passages of {split}", len(source.passages)
+                )
+            sources[split] = source
+        return sources
 
     def check_training(
         self, source: Any, config: Any, num_replicas: int, is_compiled: bool

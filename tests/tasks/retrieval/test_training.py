@@ -458,6 +458,18 @@ def test_scores_are_those_of_the_vectors():
     )
 
 
+def test_one_passage_is_refused_before_a_training():
+    """Its rank is 1, whatever the model."""
+    table = {"query": ["a b", "c"], "positive": ["a", "a"]}
+    make_source(TASK, table, "train")
+    with pytest.raises(ValueError) as error:
+        make_source(TASK, table, "dev")
+    assert str(error.value) == (
+        "The passages of dev: must be two or more, to score their ranking. "
+        "Received: 1."
+    )
+
+
 def test_one_scored_pair_is_refused_before_a_training():
     task = RetrievalTask(loss_name="cosent")
     table = {"sentence1": ["a b"], "sentence2": ["a"], "score": [1.0]}
