@@ -145,14 +145,11 @@ class Runs:
     def __init__(self, paths: list[str], dtype: np.dtype) -> None:
         self._paths = paths
         self._dtype = dtype
-        # [runs, 2, buckets + 1]: number of examples and tokens before each.
-        self._index = np.stack(
-            [
-                np.fromfile(f"{path}.index", np.int64).reshape(2, -1)
-                for path in paths
-            ]
-        )
-        self._examples_before = self._index[:, 0].sum(axis=0)
+        # [buckets + 1]: number of examples of all runs before each. Only this
+        # sum is kept: there may be thousands of runs, in every process.
+        self._examples_before = np.zeros(_NUM_BUCKETS + 1, np.int64)
+        for path in paths:
+            self._examples_before += _open_index(path)[0]
 
     def read(self, first: int, last: int) -> Examples:
         """Returns the examples with the numbers [first, last)."""
@@ -160,7 +157,8 @@ class Runs:
         bucket = np.searchsorted(before, first, side="right") - 1
         end = max(bucket, np.searchsorted(before, last))
         headers, tokens = [], []
-        for path, index in zip(self._paths, self._index[..., [bucket, end]]):
+        for path in self._paths:
+            index = np.array(_open_index(path)[:, [bucket, end]])
             headers.append(_read(f"{path}.rows", _HEADER, *index[0]))
             tokens.append(_read(f"{path}.tokens", self._dtype, *index[1]))
         skipped = first - before[bucket]
@@ -252,6 +250,16 @@ def _ranges(starts, lengths):
     ends = np.cumsum(lengths)
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(
         ends[-1] if len(ends) else 0
+    )
+
+
+def _open_index(path):
+    """Returns int64 [2, buckets + 1]: examples and tokens before each bucket.
+
+    It is mapped, so that only what is looked up is read.
+    """
+    return np.memmap(
+        f"{path}.index", np.int64, mode="r", shape=(2, _NUM_BUCKETS + 1)
     )
 
 
