@@ -355,13 +355,27 @@ def _multi_worker():
         raise ValueError(
             f"The environment variable TF_CONFIG is not JSON: {error}"
         ) from error
-    if not cluster.get("cluster", {}).get("worker"):
+    try:
+        has_workers = bool(cluster.get("cluster", {}).get("worker"))
+    except AttributeError:
+        has_workers = False
+    if not has_workers:
         raise ValueError(
             "The strategy `multi_worker` needs the environment variable "
             "TF_CONFIG, with the addresses of the workers in cluster.worker "
             "and this process's place in task."
         )
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "The environment variable TF_CONFIG must have the addresses of the "
+            "workers in cluster.worker and this process's place in task, e.g. "
+            '{"cluster": {"worker": ["10.0.0.1:12345", "10.0.0.2:12345"]}, '
+            '"task": {"type": "worker", "index": 0}}. '
+            f"Received: {os.environ['TF_CONFIG']}. "
+            f"The reason given: {error}"
+        ) from error
 
 
 def _tpu(tpu_name, tpu_zone, gcp_project, num_tpu_cores):

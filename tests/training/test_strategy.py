@@ -57,6 +57,28 @@ def test_a_broken_tf_config_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("[]", "needs the environment variable TF_CONFIG"),
+        ('{"cluster": ["a:1"]}', "needs the environment variable TF_CONFIG"),
+        (
+            '{"cluster": {"worker": "a:1"}}',
+            r"TF_CONFIG must have .* Received: .*must be a list",
+        ),
+        (
+            '{"cluster": {"worker": ["a:1"]}, '
+            '"task": {"type": "worker", "index": 3}}',
+            r"TF_CONFIG must have .*3\}\}\. .*exceeds the maximum id",
+        ),
+    ],
+)
+def test_a_tf_config_of_another_form_is_named(config, message, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", config)
+    with pytest.raises(ValueError, match=message):
+        strategies.make_strategy("multi_worker")
+
+
+@pytest.mark.parametrize(
     ("mixed_precision", "policy"),
     [
         ("auto", "float32"),
