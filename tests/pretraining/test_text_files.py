@@ -2,6 +2,7 @@
 
 import bz2
 import codecs
+import contextlib
 import gzip
 import hashlib
 import json
@@ -244,6 +245,7 @@ def test_long_lines_and_documents_are_cut_and_nothing_is_lost(
         places = read(paths, parts=all_parts(paths, size))
         assert list(places) == [divmod(k, 1 << 44) for k in dict.fromkeys(keys)]
 
+
     monkeypatch.setattr(text_files, "_MAX_JSON_BYTES", 100)
     paths = write(tmp_path, a='{"text": "a"}\n' + '{"text": "a"}' * 9)
     with pytest.raises(ValueError, match=r"a\.txt, line 2: .* longer than"):
@@ -295,6 +297,50 @@ def test_empty_file_is_refused(tmp_path):
     paths = write(tmp_path, a="a\n", b="")
     with pytest.raises(ValueError, match=r"b\.txt is empty"):
         text_files.input_paths(",".join(paths))
+
+
+@pytest.mark.parametrize(
+    "input_format", ["sentences", "text", "jsonl", "wikiextractor"]
+)
+def test_parts_inside_a_long_line_read_no_further_than_their_ends(
+    tmp_path, monkeypatch, input_format
+):
+    """Else reading a file of one line takes quadratic time."""
+    monkeypatch.setattr(text_files, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(text_files, "_MAX_JSON_BYTES", 10)
+    paths = write(tmp_path, a="word " * 1000, b="word\n")
+    num_read = 0
+    open_bytes = text_files.files.open_bytes
+
+    class Counted:
+        def __init__(self, stream):
+            self.stream = stream
+            self.seek = stream.seek
+
+        def readline(self, limit):
+            nonlocal num_read
+            line = self.stream.readline(limit)
+            num_read += len(line)
+            return line
+
+    @contextlib.contextmanager
+    def open_counted(path):
+        with open_bytes(path) as stream:
+            yield Counted(stream)
+
+    monkeypatch.setattr(text_files.files, "open_bytes", open_counted)
+    reader = make_reader(paths, input_format, max_bad_lines=1)
+    first, *others = all_parts(paths[:1], 50)
+    for part in others:
+        assert not list(reader.read(part))
+        assert reader.last_file == 0
+    assert len(others) == 99
+    # The last byte before a part, and up to a piece too much.
+    assert num_read <= 99 * 60
+    assert reader.num_cut_lines == reader.bad_lines.count == 0
+    text = "".join(sentence for _, sentence in reader.read(first))
+    num_words = {"sentences": 1001, "text": 1000}.get(input_format, 0)
+    assert text.count("word") == num_words
 
 
 @pytest.mark.parametrize("input_format", text_files.FORMATS)

@@ -267,12 +267,19 @@ class TextFiles:
         """
         limit = max_bytes or MAX_LINE_BYTES
         is_first = number == part.file_number
+        part_end = math.inf if part.end is None else part.end
         offset = 0
         with files.open_bytes(self.paths[number]) as stream:
             if is_first and part.start:
                 # A line that begins earlier belongs to the previous part.
-                stream.seek(part.start - 1)
-                offset = part.start - 1 + _skip_line(stream, limit)
+                offset = part.start - 1
+                stream.seek(offset)
+                offset += _skip_line(stream, limit, part_end - offset)
+                if offset >= part_end:
+                    # No line begins here. Reading on would take quadratic time
+                    # in a file of one line, where this holds for all parts.
+                    yield False, offset, "", False
+                    return
             # Where the line begins; its pieces have offsets of their own.
             begin = offset
             # Where the last bad line began. Its bad pieces count once.
@@ -281,6 +288,7 @@ class TextFiles:
             while line := rest + stream.readline(limit - len(rest)):
                 if not offset:
                     _check_line_ends(self.paths[number], line)
+                is_within = is_first and begin < part_end
                 rest = b""
                 reason = None
                 num_skipped = 0
@@ -300,7 +308,6 @@ class TextFiles:
                 if not offset:
                     # A byte order mark is not text, and hides a <doc> or a {.
                     text = text.removeprefix("\ufeff")
-                is_within = is_first and begin < (part.end or math.inf)
                 if reason and is_within and begin != last_bad:
                     reader.bad_lines.add(number, offset, reason=reason)
                     last_bad = begin
@@ -422,10 +429,13 @@ def _title(line):
         return None
 
 
-def _skip_line(stream, limit):
-    """Reads to the end of a line, in pieces; returns the number of bytes."""
+def _skip_line(stream, limit, most=math.inf):
+    """Reads to the end of a line, in pieces; returns the number of bytes.
+
+    After `most` bytes it reads no further piece.
+    """
     num_bytes = 0
-    while piece := stream.readline(limit):
+    while num_bytes < most and (piece := stream.readline(limit)):
         num_bytes += len(piece)
         if piece.endswith(b"\n"):
             break
