@@ -245,6 +245,12 @@ def test_long_lines_and_documents_are_cut_and_nothing_is_lost(
         places = read(paths, parts=all_parts(paths, size))
         assert list(places) == [divmod(k, 1 << 44) for k in dict.fromkeys(keys)]
 
+        parts = all_parts(paths, size)
+        reader_of_parts = make_reader(paths)
+        for part in parts:
+            for _ in reader_of_parts.read(part):
+                pass
+        assert reader_of_parts.num_cut_lines == reader.num_cut_lines
 
     monkeypatch.setattr(text_files, "_MAX_JSON_BYTES", 100)
     paths = write(tmp_path, a='{"text": "a"}\n' + '{"text": "a"}' * 9)

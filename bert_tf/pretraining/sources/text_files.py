@@ -262,8 +262,8 @@ class TextFiles:
 
         Yields:
             Whether the line begins in the part, its offset, the line, and
-            whether it is bad. A bad line holds only what could be read. It is
-            counted if it begins in the part.
+            whether it is bad. A bad line holds only what could be read. Bad
+            lines and cuts are counted if the line begins in the part.
         """
         limit = max_bytes or MAX_LINE_BYTES
         is_first = number == part.file_number
@@ -299,7 +299,8 @@ class TextFiles:
                     else:
                         end = _cut(line)
                         line, rest = line[:end], line[end:]
-                        reader.num_cut_lines += 1
+                        # The part before may read this line too.
+                        reader.num_cut_lines += is_within
                 try:
                     text = line.decode("utf-8")
                 except UnicodeDecodeError as error:
@@ -343,7 +344,8 @@ class Reader:
             UTF-8 or not in the format.
 
     Attributes:
-        num_cut_lines: Cuts of lines longer than `MAX_LINE_BYTES`.
+        num_cut_lines: Cuts of lines longer than `MAX_LINE_BYTES`. A line counts
+            in the part in which it begins.
         num_cut_documents: Cuts of documents at `MAX_DOCUMENT_BYTES`.
         bad_lines: The `BadLines` left out. A line counts in the part in which
             it begins. Places are (file number, place in the file).
