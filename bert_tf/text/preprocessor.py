@@ -33,8 +33,9 @@ class Preprocessor(tf.Module):
 
     Call arguments:
         texts: string `[batch]`, or a tuple or list of one or two of them. Each
-            may also be a scalar. A list of Python strings is a batch, a tuple
-            of them is a pair. A text may be empty.
+            may also be a scalar. A list of scalars (Python strings, arrays or
+            tensors without axes) is a batch, a tuple of them is a pair. A text
+            may be empty.
 
     Returns:
         Dictionary of int32 `[batch, max_seq_length]`, or `[max_seq_length]`
@@ -205,10 +206,13 @@ def _to_segments(texts):
 
 def _is_batch(item):
     """Returns whether an item of a list is a batch, not a text or missing."""
-    is_scalar = isinstance(item, (str, bytes, float))
-    return not is_scalar and (
-        hasattr(item, "shape") or hasattr(item, "__len__")
-    )
+    if isinstance(item, (str, bytes, float)):
+        return False
+    shape = getattr(item, "shape", None)
+    if shape is None:
+        return hasattr(item, "__len__")
+    # A tensor whose number of axes is not known is refused as a batch.
+    return getattr(shape, "rank", None) != 0 and shape != ()
 
 
 def _to_tensor(segment):
@@ -218,6 +222,10 @@ def _to_tensor(segment):
         # E.g. a column with None or NaN. TensorFlow's error names no row.
         texts = _to_array(segment)
         for row, text in enumerate(texts, start=1):
+            if isinstance(text, np.ndarray) and not text.ndim:
+                text = text.item()
+            if tf.is_tensor(text) and text.dtype == tf.string:
+                continue
             if not isinstance(text, (str, bytes)):
                 raise ValueError(
                     f"`texts`, row {row}: must be a string; an empty one is "

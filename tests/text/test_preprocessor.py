@@ -94,6 +94,9 @@ def test_two_texts_eagerly(texts):
         ((["a", "b"], ["a", float("nan")]), "row 2: .* Received: nan"),
         (np.array(["a", "b", None], object), "row 3: .* Received: None"),
         ([np.float64("nan"), "a"], "row 1: .* Received: .*nan"),
+        (["a", np.float32("nan")], "row 2: .* Received: .*nan"),
+        ([np.array("a"), np.array(None)], "row 2: .* Received: None"),
+        ([tf.constant("a"), None], "row 2: .* Received: None"),
         ([["a", "b"], [3, 4]], "row 1: .* Received: 3"),
         (["a", "b \ud800"], r"row 2: must be what UTF-8 .*'b \\ud800'"),
     ],
@@ -124,6 +127,27 @@ def test_scalars():
 
     assert {name: one[name].numpy().tolist() for name in NAMES} == SINGLE_7[0]
     assert {name: two[name].numpy().tolist() for name in NAMES} == PAIRS_7[3]
+
+
+@pytest.mark.parametrize("num_texts", [1, 2, 3])
+def test_a_list_of_scalars_is_a_batch(num_texts):
+    """Two of them were one pair."""
+    preprocessor = Preprocessor(WordpieceSpec(VOCABULARY), max_seq_length=7)
+    texts, wanted = TEXTS[:num_texts], SINGLE_7[:num_texts]
+
+    for scalars in (
+        [np.array(text) for text in texts],
+        [np.array(text, object) for text in texts],
+        list(tf.constant(texts)),
+        [texts[0], *map(np.array, texts[1:])],
+    ):
+        assert rows(preprocessor(scalars)) == wanted
+    found = tf.function(lambda *scalars: preprocessor([*scalars]))(
+        *map(tf.constant, texts)
+    )
+    assert rows(found) == wanted
+    pair = preprocessor((np.array(TEXTS[3]), tf.constant(SECOND[3])))
+    assert {name: pair[name].numpy().tolist() for name in NAMES} == PAIRS_7[3]
 
 
 def test_data_sets():
