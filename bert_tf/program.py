@@ -10,6 +10,7 @@ tests/test_programs.py checks this.
 import contextlib
 import dataclasses
 import os
+import re
 import signal
 import sys
 import threading
@@ -48,6 +49,13 @@ _TRACE_HINT = "BERT_TF_TRACEBACK=1 shows the trace."
 BAD_INPUT_EXIT_CODE = 1
 # Seconds after which a program that should end is told again.
 _SECONDS_TO_END = 0.25
+# {argument in Python: its flag}, if the two names differ.
+_FLAGS_OF_ARGUMENTS: dict[str, str] = {}
+# Arguments in the library's messages: by their names alone, and with values.
+# Other words with a value belong to files or models: "the model's size=3".
+_ARGUMENT = re.compile(
+    r"`(?P<alone>\w+)`|(?:(?<=with )|(?<=Received: )|(?<=, ))(?P<given>\w+)="
+)
 
 
 def run(main: Callable[[list[str]], Any]) -> None:
@@ -60,6 +68,9 @@ def run(main: Callable[[list[str]], Any]) -> None:
     environment shows the trace. If another library raised the error, the input
     may be fine, and the line mentions that variable. Ctrl-C gives one line,
     too, and exit code 130.
+
+    The library's messages name Python's arguments; the line names their flags
+    (see `name_arguments`).
 
     The logs of TensorFlow and Keras are hidden, unless the environment has
     TF_CPP_MIN_LOG_LEVEL, which then also holds for their logs from Python.
@@ -80,9 +91,11 @@ def run(main: Callable[[list[str]], Any]) -> None:
         except (ValueError, OSError) as error:
             if os.environ.get("BERT_TF_TRACEBACK"):
                 raise
-            if isinstance(error, ValueError) and not _is_ours(error):
+            if not isinstance(error, ValueError):
+                return _refuse(error)
+            if not _is_ours(error):
                 return _refuse_with_hint(error)
-            return _refuse(error)
+            return _refuse(_with_flags(str(error)))
         except Exception as error:
             if not _is_of_store(error) or os.environ.get("BERT_TF_TRACEBACK"):
                 raise
@@ -250,6 +263,39 @@ def _refuse_with_hint(error):
 
 def _name():
     return os.path.basename(sys.argv[0])
+
+
+def name_arguments(**named: flags.FlagHolder) -> None:
+    """Tells by which flags users of a program give arguments of the library.
+
+    `run` puts the flags into the library's messages: "`is_frozen` must ..."
+    becomes "--freeze must ...". Arguments with the names of their flags need
+    not be told.
+
+    Args:
+        **named: {argument: its flag}.
+    """
+    for argument, flag in named.items():
+        _FLAGS_OF_ARGUMENTS[argument] = flag.name
+
+
+def _with_flags(message):
+    """Returns a message of the library about arguments with their flags.
+
+    A message that begins with a place in a file and a colon is about the file,
+    whose keys may have the names of flags. It is returned as it is.
+    """
+    if ": " in message.partition("`")[0]:
+        return message
+
+    def flag(match):
+        name = match["alone"] or match["given"]
+        name = _FLAGS_OF_ARGUMENTS.get(name, name)
+        if name not in flags.FLAGS:
+            return match[0]
+        return f"--{name}" if match["alone"] else f"--{name}="
+
+    return _ARGUMENT.sub(flag, message)
 
 
 def define_flags(

@@ -38,7 +38,7 @@ REFUSALS = {
         "--format=onnx",
     ),
     "create_pretraining_data": (
-        "`masked_lm_prob` must be in (0, 1]. Received: ",
+        "--masked_lm_prob must be in (0, 1]. Received: ",
         "--input_file=a",
         "--output_file=b",
         "--vocab_file=c",
@@ -73,7 +73,7 @@ REFUSALS = {
         "--learning_rate=-1",
     ),
     "run_distillation": (
-        "`losses` must be different names from soft_targets, masked_lm, ",
+        "--losses must be different names from soft_targets, masked_lm, ",
         "--teacher=no/where",
         "--input_file=a",
         "--output_dir=no/where",
@@ -118,7 +118,7 @@ REFUSALS = {
         "--matryoshka_sizes=8,a",
     ),
     "run_search": (
-        "`range_min` must be 0 or more and below `range_max`. Received: ",
+        "--range_min must be 0 or more and below --range_max. Received: ",
         "--model_dir=a",
         "--work_dir=b",
         "--squad_files=c",
@@ -329,6 +329,43 @@ def test_a_refusal_tells_where_the_trace_of_others_is(statement, answer):
     done = run_main(statement)
     assert done.returncode == 1
     assert re.fullmatch(f"-c: error: {answer}\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
+    [
+        (
+            "`is_frozen` must be False with kind=b. Received: is_frozen=True.",
+            "--freeze must be False with --kind=b. Received: --freeze=True.",
+        ),
+        (
+            "One of `kind` and `width` must be given. Received: width=1, kind=",
+            "One of --kind and `width` must be given. Received: width=1, "
+            "--kind=",
+        ),
+        # Words that are no arguments, and a file's keys, stay.
+        (
+            "`kind` must be the model's kind=3. Received: ' kind=4'.",
+            "--kind must be the model's kind=3. Received: ' kind=4'.",
+        ),
+        (
+            "a/task.json: `kind` must be b. Received: kind=c.",
+            "a/task.json: `kind` must be b. Received: kind=c.",
+        ),
+    ],
+)
+def test_a_refusal_names_the_flags_of_arguments(message, answer):
+    done = run_main(
+        f"""
+        from absl import flags
+        freeze = flags.DEFINE_bool("freeze", False, "")
+        flags.DEFINE_string("kind", None, "")
+        program.name_arguments(is_frozen=freeze)
+        raise ValueError({message!r})
+        """
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"-c: error: {answer}\n"
 
 
 def test_an_object_store_that_cannot_be_reached_is_one_line():

@@ -248,7 +248,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         ),
         (
             {"do_train": True, "learning_rate_decay": "polynomial"},
-            "`power` must be given with the polynomial decay",
+            "--learning_rate_power must be given with the polynomial decay",
         ),
         (
             {"do_train": True, "layerwise_learning_rate_decay": 2},

@@ -569,7 +569,7 @@ def _check_installed():
         _onnxruntime()
     except ImportError as error:
         raise ValueError(
-            "format=onnx needs onnx and onnxruntime: pip install "
+            "`format` onnx needs onnx and onnxruntime: pip install "
             f"'bert_tf[onnx]'. ({error})"
         ) from error
 

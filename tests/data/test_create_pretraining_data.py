@@ -99,12 +99,12 @@ def test_bad_flags_are_one_line(folder, run_program):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        ({"tfds_split": "dev"}, "`tfds_split` must come with `tfds_name`."),
-        ({"tfds_data_dir": "x"}, "`tfds_data_dir` must come with `tfds_name`."),
+        ({"tfds_split": "dev"}, "--tfds_split must come with --tfds_name."),
+        ({"tfds_data_dir": "x"}, "--tfds_data_dir must come with --tfds_name."),
         (
             {"text_field": "body", "input_format": "text"},
-            "`text_field` must come with --input_format=jsonl or `tfds_name`. "
-            "Received: text_field='body', input_format=text.",
+            "--text_field must come with --input_format=jsonl or --tfds_name. "
+            "Received: --text_field='body', --input_format=text.",
         ),
     ],
 )

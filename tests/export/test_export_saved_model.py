@@ -78,6 +78,60 @@ def test_a_version_that_is_there_is_an_error_of_one_line(run_program, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "flags, message",
+    [
+        (
+            ["--format=onnx", "--freeze"],
+            "--freeze must not be given with --format=onnx. "
+            "Received: --freeze=True.",
+        ),
+        (
+            ["--format=onnx", "--serving_precision=bfloat16"],
+            "--serving_precision must not be given with --format=onnx. "
+            "Received: --serving_precision='bfloat16'.",
+        ),
+        (
+            ["--format=onnx", "--jit"],
+            "--jit must not be given with --format=onnx. Received: --jit=True.",
+        ),
+        (
+            ["--jit_lengths=8"],
+            "--jit_lengths must not be given without --jit. "
+            "Received: --jit_lengths=(8,).",
+        ),
+        (
+            ["--label_column=a"],
+            "--label_column must be given with a --check_file. "
+            "Received: --label_column='a', --check_file=None.",
+        ),
+        (
+            ["--kind=encoder", "--freeze"],
+            "--freeze must be False with the kind encoder, which can be "
+            "trained by its API. Received: --freeze=True.",
+        ),
+        (
+            ["--kind=preprocessor", "--contents=ids"],
+            "--contents must be text with the kind preprocessor. "
+            "Received: --contents='ids'.",
+        ),
+    ],
+)
+def test_refusals_name_flags(run_program, tmp_path, flags, message):
+    if "--format=onnx" in flags:
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+    process = run_program(
+        PROGRAM,
+        f"--model_dir={serving_models.model_dir('encoder')}",
+        f"--export_dir={tmp_path}/export",
+        *flags,
+        check=False,
+    )
+    assert process.returncode == 1
+    assert process.stderr.splitlines()[-1].endswith(f": error: {message}")
+
+
+@pytest.mark.parametrize(
     "flag", ["warmup_batch_sizes=1,8x", "jit_lengths=,8", "jit_batch_sizes=-1"]
 )
 def test_lists_of_numbers_are_told_by_their_flag(run_program, tmp_path, flag):

@@ -122,7 +122,7 @@ class Embedding(Servable):
             return options
         with files.errors_named(model_dir):
             prompt = stored.prompt(name)
-            stored.check_normalized(settings.get("normalize"))
+        stored.check_normalized(settings.get("normalize"))
         own = [each for each, text in stored.prompts.items() if text]
         if own and not prompt and name is None and _PROMPT not in settings:
             logging.warning(
@@ -136,8 +136,8 @@ class Embedding(Servable):
         embedding = settings.get("embedding", stored.pooling)
         if stored.dense and embedding != stored.pooling:
             raise ValueError(
-                f"{model_dir}: `embedding` must be {stored.pooling!r}, which "
-                "the folder's Dense layers were trained for. "
+                f"`embedding` must be {stored.pooling!r}, which the Dense "
+                f"layers of {model_dir} were trained for. "
                 f"Received: embedding={embedding!r}."
             )
         return dataclasses.replace(

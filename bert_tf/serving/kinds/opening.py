@@ -169,14 +169,13 @@ def _check_is_for_an_encoder(checkpoint, options):
     if parts.MULTIPLE_CHOICE in checkpoint.parts:
         raise ValueError(
             f"{checkpoint.path}: must have a {model_folder.TASK_FILE}, which "
-            "tells the number of choices; `kind` may be 'encoder', which "
-            f"leaves the head out. Received: {architecture}."
+            "tells the number of choices. Without it, the model can be an "
+            f"encoder, which leaves the head out. Received: {architecture}."
         )
     if options.kind == options_lib.TASK:
         raise ValueError(
-            f"{checkpoint.path}: must be tuned to a task for "
-            f"kind={options.kind!r}: it has no {model_folder.TASK_FILE}, and "
-            "its class tells no task. "
+            f"{checkpoint.path}: must be tuned to a task to be served as one: "
+            f"it has no {model_folder.TASK_FILE}, and its class tells no task. "
             f"Received: {architecture or 'no class that is known'}."
         )
 
