@@ -521,17 +521,36 @@ def _write(folder, model, servable, model_dir):
             files.read_object(path)
             | (config_json.name_fields(labels) if labels else {})
         )
-    settings = dataclasses.asdict(servable.options) | {
-        "format": "onnx",
-        "labels": labels,
-        "weights_sha256": servable.weights_sha256,
-    }
     texts[saved_model.SETTINGS_FILE] = files.to_json(
-        formats.stamped(settings, formats.EXPORT)
+        formats.stamped(_describe(servable, labels), formats.EXPORT)
     )
     for name, text in texts.items():
         data = text if isinstance(text, bytes) else text.encode()
         files.write_bytes(f"{folder}/{name}", data)
+
+
+def _describe(servable, labels):
+    """Returns what a version's clients need to know, for its bert_tf.json.
+
+    docs/serving.md explains the keys. Options that only say how the version was
+    made, or that concern SavedModels, are left out.
+    """
+    options = servable.options
+    described = {
+        "format": "onnx",
+        "kind": options.kind,
+        "text_features": options.text_features,
+        "max_seq_length": options.max_seq_length,
+        "weights_sha256": servable.weights_sha256,
+    }
+    settings = dict(options.settings)
+    # It is about texts.
+    settings.pop(COUNT_TOKENS, None)
+    if settings:
+        described["settings"] = settings
+    if labels:
+        described["labels"] = labels
+    return described
 
 
 def _check_options(options, export_dir):

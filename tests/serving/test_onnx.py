@@ -228,8 +228,20 @@ def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
     assert "equal" in exported.check_table
     # What whoever makes ids has to put before a text.
     path = tmp_path / "export" / "1" / "bert_tf.json"
-    settings = json.loads(path.read_text())["settings"]
-    assert settings["prompt"] == "query: "
+    described = json.loads(path.read_text())
+    assert described.pop("weights_sha256").keys() == {"model.safetensors"}
+    assert described == {
+        "format_version": 2,
+        "format": "onnx",
+        "kind": "embedding",
+        "text_features": ["text"],
+        "max_seq_length": 20,
+        "settings": {
+            "embedding": "cls",
+            "normalize": True,
+            "prompt": "query: ",
+        },
+    }
 
 
 def test_a_constant_has_one_value():
