@@ -35,6 +35,8 @@ _NAMES = {
 }
 # The beginning of a CoNLL-U Plus file; the names of its columns follow.
 _COLUMN_NAMES = "# global.columns ="
+# What test sets such as MultiCoNER's have in place of tags.
+_UNKNOWN = "_"
 # The name of the appended column, in a file whose columns have names.
 _PREDICTED = "predicted"
 
@@ -191,7 +193,7 @@ def read_columns(
         lines.pop()
     has_header = isinstance(token_column, str) or isinstance(tag_column, str)
     layout = _Layout(
-        path, lines, token_column, tag_column if has_tags else None, has_header
+        path, lines, token_column, tag_column, has_tags, has_header
     )
     words, tags, line_indices, row_lengths = [], [], [], []
     begins_sentence = True
@@ -327,7 +329,9 @@ def write_predictions(
 class _Layout:
     """How the lines of one file are divided into columns."""
 
-    def __init__(self, path, lines, token_column, tag_column, has_header):
+    def __init__(
+        self, path, lines, token_column, tag_column, has_tags, has_header
+    ):
         self._path = path
         self._lines = lines
         first = next(
@@ -348,13 +352,19 @@ class _Layout:
         # Tags that had blanks around them.
         self.num_stripped = 0
         self._tag_index = None
-        if tag_column is not None:
+        # Where tags stand that are not read, if there are any.
+        self._unread_index = None
+        if has_tags:
             self._tag_index = self._index(tag_column, header)
             if first and self._tag_index == self._token_index:
                 raise ValueError(
                     f"{path}: the columns of tags and of words must be "
                     f"different. Received a row: {files.shortened(first)}."
                 )
+        elif first:
+            self._unread_index = self._find_unread(
+                tag_column, header, self._split(first)
+            )
 
     def row(self, index):
         """Returns (word, tag or None) of a line, or None if it is not a row."""
@@ -368,6 +378,10 @@ class _Layout:
             field = fields[self._tag_index]
             tag = field.strip()
         is_row = has_columns and (tag is None or entity_tags.is_tag(tag))
+        if is_row and line.startswith("#"):
+            # Otherwise "# id 1 domain=en" would be a word where no tags are
+            # read, and a comment where they are.
+            is_row = self._may_be_unread_tag(fields)
         if is_row and fields[self._token_index]:
             self.num_stripped += tag is not None and tag != field
             return fields[self._token_index], tag
@@ -402,6 +416,29 @@ class _Layout:
             return line.removeprefix(_COLUMN_NAMES).split()
         return self._split(line)
 
+    def _find_unread(self, column, header, fields):
+        """Returns the index of the unread tags' column, None if there is none.
+
+        Args:
+            column: Where the tags would be: a number or a name.
+            header: The names of the columns, or None.
+            fields: Those of the first row.
+        """
+        if isinstance(column, str):
+            if header.count(column) != 1:
+                return None
+            column = header.index(column)
+        if not -len(fields) <= column < len(fields):
+            return None
+        column %= len(fields)
+        is_other = column != self._token_index
+        return column if is_other and _is_unread_tag(fields[column]) else None
+
+    def _may_be_unread_tag(self, fields):
+        """Returns whether a row has a tag where the first row has one."""
+        index = self._unread_index
+        return index is None or _is_unread_tag(fields[index])
+
     def _index(self, column, header):
         if isinstance(column, str):
             where = f"{self._path}, line 1: the header"
@@ -431,6 +468,12 @@ def _check_tags(where, words, tags, labels):
                 f"{where}: a tag must be {expected}. "
                 f"Received: {files.shortened(tag)}."
             )
+
+
+def _is_unread_tag(field):
+    """Returns whether a field is a tag, or what stands for an unknown one."""
+    tag = field.strip()
+    return tag == _UNKNOWN or entity_tags.is_tag(tag)
 
 
 def _is_blank(line):

@@ -106,6 +106,42 @@ def test_words_without_tags(write, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("tag_column", "header", "tags"),
+    [
+        (-1, "", ("O", "B-PER", "O")),
+        # MultiCoNER's test sets.
+        (-1, "", ("_", "_", "_")),
+        ("ner", "word pos chunk ner\n", ("O", "B-PER", "O")),
+    ],
+)
+def test_a_comment_with_as_many_columns_as_rows_is_no_word(
+    write, tmp_path, tag_column, header, tags
+):
+    text = (
+        f"{header}# id 1a-2b\tdomain=en\neli _ _ {tags[0]}\n"
+        f"hart _ _ {tags[1]}\n\n# id 3c-4d\tdomain=en\n# _ _ {tags[2]}\n"
+    )
+    examples = tagging_files.read_columns(write(text), 0, tag_column, False)
+    assert examples.words == ("eli", "hart", "#")
+    assert examples.row_lengths.tolist() == [2, 1]
+    path = tmp_path / "predictions.txt"
+    tagging_files.write_predictions(path, examples, ["1", "2", "3"])
+    name = "word pos chunk ner predicted\n" if header else ""
+    assert path.read_text() == (
+        f"{name}# id 1a-2b\tdomain=en\neli _ _ {tags[0]} 1\n"
+        f"hart _ _ {tags[1]} 2\n\n# id 3c-4d\tdomain=en\n# _ _ {tags[2]} 3\n"
+    )
+
+
+def test_a_hash_sign_is_a_word_where_other_columns_are_not_tags(write):
+    # The last column is a part of speech.
+    examples = tagging_files.read_columns(
+        write("the DT\n# NN\n1 CD\n"), has_tags=False
+    )
+    assert examples.words == ("the", "#", "1")
+
+
+@pytest.mark.parametrize(
     ("text", "predictions"),
     [
         ("word ner\na O\n\nb B-x\n", "word ner predicted\na O P\n\nb B-x P\n"),
