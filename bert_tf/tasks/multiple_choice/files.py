@@ -21,6 +21,7 @@ SWAG's then has no column `label`, and CODAH's an empty last field.
 
 import dataclasses
 import os
+import re
 import string
 from typing import Any
 
@@ -32,7 +33,7 @@ from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 
 # SWAG's columns of endings have this name and a number, from 0.
-_ENDING = "ending"
+_ENDING = re.compile("ending[0-9]+")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,23 +167,19 @@ def _rows(data, label_column):
 def _swag_rows(path, label_column):
     rows = tsv.csv_rows(path)
     _, header = next(rows, (1, []))
-    places: dict[str, int] = {}
-    for index, name in enumerate(header):
-        places.setdefault(name, index)
-    endings: list[int] = []
-    while f"{_ENDING}{len(endings)}" in places:
-        endings.append(places[f"{_ENDING}{len(endings)}"])
-    wanted = ["sent1", "sent2", f"{_ENDING}0"]
+    where = f"{path}, line 1: the header"
+    first, second = (
+        tsv.column_index(where, header, name) for name in ("sent1", "sent2")
+    )
+    # A gap among the endings, or one of them twice, would lose a choice.
+    num_endings = sum(bool(_ENDING.fullmatch(name)) for name in header)
+    endings = [
+        tsv.column_index(where, header, f"ending{number}")
+        for number in range(num_endings or 1)
+    ]
+    label = None
     if label_column is not None:
-        wanted.append(label_column)
-    for name in wanted:
-        if name not in places:
-            raise ValueError(
-                f"{path}, line 1: the header must have a column {name!r}. "
-                f"Received: {files.shortened(header)}."
-            )
-    first, second = places["sent1"], places["sent2"]
-    label = None if label_column is None else places[label_column]
+        label = tsv.column_index(where, header, label_column)
     for line, row in rows:
         if len(row) != len(header):
             raise ValueError(
