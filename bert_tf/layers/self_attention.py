@@ -80,19 +80,17 @@ class SelfAttention(ConfiguredLayer):
                 for part in parts
             ]
         else:
-            queries_TD = x_TD if queries is None else as_matrix(queries)
-            query_TD = self.query(queries_TD)
+            query_TD = self.query(
+                x_TD if queries is None else as_matrix(queries)
+            )
             if query_scale is not None:
                 query_TD *= query_scale
-            projected = [
-                [
-                    self._split_heads(query_TD, batch_size, num_queries),
-                    self._split_heads(self.key(x_TD), batch_size, length),
-                    self._split_heads(self.value(x_TD), batch_size, length),
-                ]
-            ]
+            query_BNQH = self._split_heads(query_TD, batch_size, num_queries)
+            key_BNKH = self._split_heads(self.key(x_TD), batch_size, length)
+            value_BNKH = self._split_heads(self.value(x_TD), batch_size, length)
+            projected = [(query_BNQH, key_BNKH, value_BNKH)]
         if observed is not None:
-            observed.heads += map(tuple, projected)
+            observed.heads += projected
         contexts = []
         for query_BNQH, key_BNKH, value_BNKH in projected:
             context_BQNH = attend(
@@ -133,7 +131,7 @@ class SelfAttention(ConfiguredLayer):
     def _project_at_once(
         self, x_TD, batch_size, length, query_scale, training, part
     ):
-        """Returns queries, keys and values, each `[B, N, L, H]`.
+        """Returns queries, keys and values of a part, each `[B, N, L, H]`.
 
         One product with the concatenated kernels is faster than three, and so
         is its gradient. If there are few rows, concatenating costs more than it
@@ -157,7 +155,7 @@ class SelfAttention(ConfiguredLayer):
         _, head_size = self._heads()
         num_heads = x.shape[-1] // (3 * head_size)
         x = ops.reshape(x, (batch_size, length, 3, num_heads, head_size))
-        return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3)
+        return tuple(ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3))
 
     def _split_heads(self, x_TD, batch_size, length):
         x_BLNH = ops.reshape(x_TD, (batch_size, length, *self._heads()))
