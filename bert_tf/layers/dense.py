@@ -75,6 +75,15 @@ class Dense(keras.layers.Dense):
         # TensorFlow fuses the bias with the product of the first part.
         return sum(others, ops.add(outputs, self.bias))
 
+    def load_own_variables(self, store):
+        super().load_own_variables(store)
+        if self.lora_enabled:
+            # Files hold the sum, so Keras sets both factors to 0. Neither would
+            # have a gradient then. As in `enable_lora`, only B is to be 0.
+            factor = self.lora_kernel_a
+            initializer = keras.initializers.HeUniform()
+            factor.assign(initializer(factor.shape, factor.dtype))
+
     def call_activated(self, activation: str, inputs: Tensor) -> Tensor:
         """Activates the inputs and applies the layer, in training.
 

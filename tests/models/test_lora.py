@@ -143,6 +143,24 @@ def test_fit_leaves_all_other_weights_alone_and_files_hold_the_sums(tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_updates_are_trained_again_after_weights_are_loaded(tmp_path):
+    """Both factors were 0, as Keras sets them, so no gradient reached them."""
+    path = tmp_path / "model.weights.h5"
+    model = with_updates(make_model())
+    model.save_weights(path)
+    again = make_model()
+    again.encoder.enable_lora(RANK, ALPHA)
+    again.load_weights(path)
+    np.testing.assert_allclose(again(INPUTS), model(INPUTS), atol=1e-5)
+    found = gradients(again)
+    of_b = [name for name in found if name.endswith("lora_kernel_b")]
+    assert len(of_b) == 2 * len(model.encoder.blocks)
+    assert all(np.abs(found[name]).max() > 1e-4 for name in of_b)
+    # Layers that are alike do not begin alike.
+    first, second, *_ = (layer.lora_kernel_a for layer in layers_of(again))
+    assert not np.array_equal(first, second)
+
+
 def test_what_cannot_be_enabled_is_refused():
     encoder = BertEncoder(reference.tiny_config())
     with pytest.raises(ValueError, match="`rank` must be 1 or more.*rank=0"):
