@@ -128,6 +128,7 @@ class BertEmbeddings(ConfiguredLayer):
         x_BLD = _float32(ops.take(self.word_embeddings, input_ids, axis=0))
         x_BLD = _trained_at(x_BLD, trained)
         if position_ids is not None:
+            position_ids = ops.cast(position_ids, "int32")
             position_ids += self.config.first_position
         elif self.config.padding_idx is not None:
             position_ids = self._positions_of_tokens(input_ids)

@@ -370,7 +370,7 @@ def check_names(inputs: features.Batch, names: Iterable[str]) -> None:
             "`inputs` must be a dictionary with "
             f"{', '.join(names)}. Received: {type(inputs).__name__}."
         )
-    missing = [name for name in names if name not in inputs]
+    missing = [name for name in names if inputs.get(name) is None]
     if not missing:
         return
     # Many users come from Hugging Face.

@@ -505,6 +505,21 @@ def test_missing_inputs_are_named(make):
         "called segment_ids here. Received: input_ids, attention_mask, ",
     ):
         model({"input_ids": ids} | elsewhere)
+    with pytest.raises(ValueError, match="must have segment_ids. Received: "):
+        model(INPUTS | {"segment_ids": None})
+
+
+def test_positions_may_be_floats():
+    """A keras.Input without a dtype makes them so."""
+    model = BertEncoder(CONFIG)
+    positions = np.tile([4, 3, 2, 1, 0], (len(INPUTS["input_ids"]), 1))
+    found, expected = (
+        model(INPUTS | {"position_ids": positions.astype(dtype)})
+        for dtype in ("float32", "int32")
+    )
+    np.testing.assert_array_equal(
+        found["sequence_output"], expected["sequence_output"]
+    )
 
 
 @pytest.mark.parametrize(
