@@ -113,7 +113,7 @@ def publish(folder: str, export_dir: str, version: int | None = None) -> int:
 
 
 def check_version(export_dir: str, version: int | None) -> list[int]:
-    """Checks that an export may get a number.
+    """Checks that an export may be written, and may get a number.
 
     Args:
         export_dir: The servable's folder.
@@ -124,8 +124,10 @@ def check_version(export_dir: str, version: int | None) -> list[int]:
         The existing versions.
 
     Raises:
-        ValueError: If the number is invalid or taken.
+        ValueError: If the folder may not be written into, or if the number is
+            invalid or taken.
     """
+    files.check_may_be_written_into(export_dir)
     present = saved_model.versions(export_dir)
     number = next_version(export_dir) if version is None else version
     if not 0 <= number <= saved_model.MAX_VERSION or number in present:

@@ -16,6 +16,7 @@ from bert_tf import files
 from bert_tf.serving import exporter
 from bert_tf.serving import onnx_exporter
 from bert_tf.serving import publishing
+from bert_tf.serving.kinds import opening
 from bert_tf.serving.options import ExportOptions
 from support import serving_models
 
@@ -215,3 +216,28 @@ def test_a_folder_has_saved_models_or_models_in_onnx(tmp_path):
         with pytest.raises(ValueError, match=f"{message}.* with version 3"):
             export(model, folder, ExportOptions())
         assert os.listdir(folder) == ["3"]
+
+
+@pytest.mark.parametrize("export", [exporter.export, onnx_exporter.export])
+def test_a_folder_that_cannot_be_written_is_told_before_the_model_is_loaded(
+    export, tmp_path, monkeypatch
+):
+    if export is onnx_exporter.export:
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+
+    def load(*_):
+        raise AssertionError("The model is loaded.")
+
+    monkeypatch.setattr(opening, "open_folder", load)
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(
+            ValueError,
+            match=f"^{path} must be a folder, but a file is in the way.$",
+        ):
+            export("model", path, ExportOptions())
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ValueError, match="new must be a folder to write into"):
+        export("model", tmp_path / "new", ExportOptions())
+    assert not (tmp_path / "new").exists()
