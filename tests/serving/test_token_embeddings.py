@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.serving import saved_model
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
 from bert_tf.serving.proof import report
@@ -39,6 +40,13 @@ def test_all_signatures_answer_as_the_trained_model(servable):
     }
     for difference, where in found.values():
         assert difference < 1e-5, where
+
+
+def test_the_graph_holds_the_normalisation_once():
+    graphs = saved_model._read(serving_models.exported(KIND)).meta_graphs
+    functions = graphs[0].graph_def.library.function
+    ops = [node.op for each in functions for node in each.node_def]
+    assert ops.count("NormalizeUTF8") == 1
 
 
 def test_every_token_has_its_vector_and_its_place(servable, answers):

@@ -31,6 +31,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.text import offsets as offsets_lib
+from bert_tf.text import sharing
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import unigram_files
 from bert_tf.text.tokenizers import words as words_lib
@@ -431,7 +432,7 @@ def make_fold(
             lambda: table.replace(texts),
         )
 
-    return fold
+    return sharing.shared(fold)
 
 
 class _Table:

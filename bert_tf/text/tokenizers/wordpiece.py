@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.text import offsets as offsets_lib
+from bert_tf.text import sharing
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import tokenizer_json
 
@@ -268,7 +269,7 @@ class WordpieceTokenizer(tf.Module):
             words,
             starts,
             limits,
-            lambda texts: _normalize(texts, self.spec.do_lower_case),
+            _normalizer(self.spec.do_lower_case),
         )
         ids = pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
         return ids, offsets
@@ -394,7 +395,13 @@ def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
         RaggedTensor string `[batch, (words)]`: words, punctuation marks and
         ideographs, none of them empty.
     """
-    return tf.strings.split(_normalize(texts, do_lower_case))
+    return tf.strings.split(_normalizer(do_lower_case)(texts))
+
+
+@functools.cache
+def _normalizer(do_lower_case):
+    """Returns `_normalize` as a function of texts that graphs share."""
+    return sharing.shared(lambda texts: _normalize(texts, do_lower_case))
 
 
 def _normalize(texts, do_lower_case):
