@@ -235,7 +235,7 @@ def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
         "format": "onnx",
         "kind": "embedding",
         "text_features": ["text"],
-        "max_seq_length": 20,
+        "max_seq_length": serving_models.MAX_SEQ_LENGTH,
         "settings": {
             "embedding": "cls",
             "normalize": True,
