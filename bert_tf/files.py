@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import lzma
+import math
 import os
 import re
 import reprlib
@@ -453,6 +454,19 @@ def parse_json(text: str, place: AnyPath) -> Any:
 def to_json(value: Any) -> str:
     """Returns the text of a JSON file, indented, its characters unescaped."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def with_nulls(value: Any) -> Any:
+    """Returns a value with None for every NaN, which JSON does not have.
+
+    Args:
+        value: Dictionaries and lists of what JSON has, and NaN.
+    """
+    if isinstance(value, dict):
+        return {name: with_nulls(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return list(map(with_nulls, value))
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def shortened(value: object) -> str:

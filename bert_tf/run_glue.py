@@ -380,17 +380,8 @@ def _write_tables(output_dir, runs):
     }
     files.write_text(
         os.path.join(output_dir, "table.json"),
-        json.dumps(_with_nulls(values), indent=1) + "\n",
+        json.dumps(files.with_nulls(values), indent=1) + "\n",
     )
-
-
-def _with_nulls(value):
-    """Returns a value with null for NaN, which JSON does not have."""
-    if isinstance(value, dict):
-        return {name: _with_nulls(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return list(map(_with_nulls, value))
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _collect_submission(output_dir, tasks, runs):

@@ -5,6 +5,7 @@ outputs.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -75,7 +76,7 @@ class Dense(keras.layers.Dense):
         # TensorFlow fuses the bias with the product of the first part.
         return sum(others, ops.add(outputs, self.bias))
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store: Any) -> None:
         super().load_own_variables(store)
         if self.lora_enabled:
             # Files hold the sum, so Keras sets both factors to 0. Neither would

@@ -243,7 +243,7 @@ def _compare(folder, servable, model_dir, texts, dev_set):
         problem = f"The SavedModel does not answer as {model_dir} does"
     elif scorer:
         found = scorer.accuracy()
-        settings["accuracy"] = dataclasses.asdict(found)
+        settings["accuracy"] = files.with_nulls(dataclasses.asdict(found))
         table = f"{table}\n{found}"
         if found.exceeds(options.max_accuracy_loss):
             problem = (

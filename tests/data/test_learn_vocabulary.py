@@ -307,7 +307,7 @@ def test_program_leaves_the_old_file_when_it_refuses(run_program, tmp_path):
     )
 
     assert process.returncode == 1
-    assert "`vocab_size` must be at least" in process.stderr
+    assert "--vocab_size must be at least" in process.stderr
     assert out.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "text.txt",
@@ -325,7 +325,7 @@ def test_program_refuses_a_field_of_text_without_fields(run_program, tmp_path):
         check=False,
     )
     assert process.returncode == 1
-    assert "`text_field` must come with --input_format=jsonl" in process.stderr
+    assert "--text_field must come with --input_format=jsonl" in process.stderr
     assert not (tmp_path / "vocab.txt").exists()
 
 

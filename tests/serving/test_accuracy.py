@@ -362,6 +362,33 @@ def test_a_score_that_is_no_number_is_not_let_pass(name):
     assert found.exceeds(1.0) and not found.exceeds(None)
 
 
+def test_one_row_has_no_correlation(tmp_path):
+    servable = serving_models.servable("regression")
+    table = tmp_path / "dev.tsv"
+    table.write_text("sentence\tlabel\na\t1\n")
+    with pytest.raises(ValueError) as error:
+        servable.read_dev_set(table)
+    assert str(error.value) == (
+        f"{table}: the rows: must be two or more, to correlate their scores. "
+        "Received: 1."
+    )
+    # Where no score is needed, the export is made without one.
+    assert not accuracy.read_dev_set(servable, ExportOptions(check_file=table))
+
+
+def test_a_score_that_is_not_defined_is_null_in_the_settings(tmp_path):
+    table = tmp_path / "dev.tsv"
+    table.write_text("sentence\tlabel\na\t1\nb\t1\n")
+    path = exporter.export(
+        serving_models.model_dir("regression"),
+        tmp_path / "name",
+        ExportOptions(check_file=table, label_column="label"),
+    ).path
+    with open(f"{path}/assets.extra/bert_tf.json") as stream:
+        stored = json.load(stream, parse_constant=pytest.fail)["accuracy"]
+    assert stored["trained"] is stored["served"] is None
+
+
 def test_where_there_is_nothing_to_lose_a_limit_is_refused():
     found = accuracy.Accuracy(metric="f1", num_texts=9, trained=0.0, served=0.0)
     assert not found.exceeds(None)

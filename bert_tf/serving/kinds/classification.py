@@ -21,6 +21,7 @@ from bert_tf.serving.kinds.servable import are_as_good
 from bert_tf.serving.kinds.servable import repeat_names
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.tasks import columns
+from bert_tf.tasks import metrics
 from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import glue_files
 from bert_tf.tasks.source import DEV
@@ -161,6 +162,8 @@ class Classification(Servable):
         labels = self._read_labels(path, label_column)
         if labels is None:
             return None
+        if not task.labels:
+            metrics.check_can_correlate(f"{path}: the rows", len(labels))
         output = "probabilities" if task.labels else "scores"
         metric = task.metrics[0]
 

@@ -78,11 +78,11 @@ def read_groups(
 
     Raises:
         ValueError: If a file is missing, has no examples or an unknown form, a
-            query or a text is empty, a label is neither 0 nor 1, all labels
-            are equal, or a text of a query has both. If a table of the second
-            form has a column that might be meant as negatives. If a group
-            lacks a text that it needs. The message names the file and the
-            line, or the query.
+            query or a text is empty, a label is neither 0 nor 1, or a text of
+            a query has both labels. If a table of the second form has no
+            negatives although labels are read, or has a column that might be
+            meant as negatives. If a group lacks a text that it needs. The
+            message names the file and the line, or the query.
     """
     names = columns.names_in(data)
     if POSITIVE in names:
@@ -112,12 +112,6 @@ def read_groups(
             "does not answer its query, in a column `negative`, `negative_1` "
             f"and so on, or a list `{NEGATIVES}`. "
             f"Received: none in the columns {', '.join(names)}."
-        )
-    if has_labels and len({*labels}) < 2:
-        # A model that answers the same to every text would be perfect.
-        raise ValueError(
-            f"{columns.title(data)}: there must be texts with label 1 and "
-            f"texts with label 0. Received: {labels[0]} for all {len(labels)}."
         )
     groups = Groups(
         queries=tuple(queries),

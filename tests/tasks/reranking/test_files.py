@@ -151,15 +151,3 @@ def test_positives_alone_are_refused_where_labels_are_read(tmp_path):
     path = write(tmp_path, "a.jsonl", JSON_LINES.splitlines()[1])
     with pytest.raises(ValueError, match="there must be a negative"):
         files.read_groups(path)
-
-
-@pytest.mark.parametrize("label", [0, 1])
-def test_one_label_for_all_texts_is_refused_where_labels_are_read(label):
-    table = ROWS | {"label": [label] * 4}
-    with pytest.raises(ValueError) as error:
-        files.read_groups(table)
-    assert str(error.value) == (
-        "the data: there must be texts with label 1 and texts with label 0. "
-        f"Received: {label} for all 4."
-    )
-    assert len(files.read_groups(table, has_labels=False)) == 4
