@@ -270,7 +270,7 @@ def name_arguments(**named: flags.FlagHolder) -> None:
 
     `run` puts the flags into the library's messages: "`is_frozen` must ..."
     becomes "--freeze must ...". Arguments with the names of their flags need
-    not be told.
+    not be told, and `define_flags` tells its own.
 
     Args:
         **named: {argument: its flag}.
@@ -327,6 +327,7 @@ def define_flags(
         else:
             holder = _DEFINE[kind](name, default, help_text)
         holders[field.name] = holder
+    name_arguments(**holders)
     return holders
 
 

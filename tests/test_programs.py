@@ -368,6 +368,17 @@ def test_a_refusal_names_the_flags_of_arguments(message, answer):
     assert done.stderr == f"-c: error: {answer}\n"
 
 
+def test_a_refusal_names_a_flag_that_an_option_gave_another_name():
+    done = run_main(
+        """
+        from bert_tf.pretraining.settings import Settings
+        program.define_flags(Settings, masking_mode="masking")
+        raise ValueError("`masking_mode` must be static.")
+        """
+    )
+    assert done.stderr == "-c: error: --masking must be static.\n"
+
+
 def test_an_object_store_that_cannot_be_reached_is_one_line():
     done = run_main(
         """
