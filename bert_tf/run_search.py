@@ -284,9 +284,15 @@ def _check_written_files(read):
         read: Values of the flags of input files.
     """
     inputs = [path for path in read if path]
-    names = ["search.jsonl"] * _DO_SEARCH.value
+    names = []
+    if _DO_SEARCH.value:
+        names.append(search_options.HITS_FILE)
     if _DO_EVAL.value:
-        names += ["eval_results.txt", "report.md", "query_scores.tsv"]
+        names += [
+            search_options.RESULTS_FILE,
+            search_options.REPORT_FILE,
+            search_options.QUERIES_FILE,
+        ]
     outputs = [f"{_output_dir()}/{name}" for name in names]
     for name, path in zip(names, outputs):
         files.check_is_no_input(f"output_dir/{name}", [path], inputs)
@@ -389,7 +395,7 @@ def _evaluate(
     found = evaluation.evaluate(
         relevance, query_vectors, corpus_vectors, similarity, own_rows
     )
-    path = f"{_output_dir()}/{evaluation.QUERIES_FILE}"
+    path = f"{_output_dir()}/{search_options.QUERIES_FILE}"
     evaluation.write_queries(path, found, queries)
     results = found.results | {"texts": float(len(corpus))}
     return results, evaluation.worst_queries(found, queries, corpus, relevance)
@@ -430,7 +436,7 @@ def _search(
     # more texts, that query has one hit fewer.
     k = min(_TOP_K.value + bool((own_rows >= 0).any()), len(corpus))
     scores, found = search.top_k(query_vectors, corpus_vectors, k, similarity)
-    path = f"{_output_dir()}/search.jsonl"
+    path = f"{_output_dir()}/{search_options.HITS_FILE}"
     with files.whole_stream(path) as stream:
         for name, text, own, row, row_scores in zip(
             queries.ids, queries.texts, own_rows, found, scores
@@ -466,8 +472,10 @@ def _write_results(results, worst, embedder, similarity):
     from bert_tf.training import evaluation as results_files
 
     folder = _output_dir()
-    path = f"{folder}/{evaluation.REPORT_FILE}"
-    results_files.write_results(f"{folder}/eval_results.txt", results)
+    path = f"{folder}/{search_options.REPORT_FILE}"
+    results_files.write_results(
+        f"{folder}/{search_options.RESULTS_FILE}", results
+    )
     settings = {
         "model": _MODEL_DIR.value,
         "pooling": embedder.vectors.pooling,

@@ -47,7 +47,7 @@ def parts_here(num_groups: int, size: int, dtype: str) -> list[slice]:
 
     Returns:
         Slices of features: two halves if weights are constants, the dtype is
-        float32 and the groups can be halved, otherwise `WHOLE`.
+        float32 and the groups can be halved, otherwise `WHOLE` alone.
     """
     if not are_constant_here() or dtype != "float32" or num_groups % 2:
         return [WHOLE]

@@ -14,9 +14,6 @@ from bert_tf.tasks.retrieval.corpora import Relevance
 from bert_tf.tasks.retrieval.corpora import Texts
 from bert_tf.tasks.retrieval.search_options import COSINE
 
-REPORT_FILE = "report.md"
-QUERIES_FILE = "query_scores.tsv"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:

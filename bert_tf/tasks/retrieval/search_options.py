@@ -9,6 +9,11 @@ from bert_tf import files
 COSINE, DOT = "cosine", "dot"
 SIMILARITIES = (COSINE, DOT)
 PRECISIONS = ("float32", "bfloat16")
+# What a search writes.
+HITS_FILE = "search.jsonl"
+RESULTS_FILE = "eval_results.txt"
+REPORT_FILE = "report.md"
+QUERIES_FILE = "query_scores.tsv"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
