@@ -157,7 +157,8 @@ _FREEZE = flags.DEFINE_bool(
 _KEEP_VERSIONS = flags.DEFINE_integer(
     "keep_versions",
     None,
-    "How many versions stay, the newest; all if not given.",
+    "How many versions stay: the one written, and the highest of the others. "
+    "All if not given.",
     lower_bound=1,
 )
 _CHECK = flags.DEFINE_bool(
