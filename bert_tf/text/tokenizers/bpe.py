@@ -23,6 +23,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import bpe_files
 from bert_tf.text.tokenizers import words as words_lib
 from bert_tf.text.tokenizers.words import END
@@ -77,6 +78,9 @@ class BpeSpec:
             one, so that its first word is spelled like any other.
         trim_offsets: Exclude the spaces at both ends of pieces from their
             offsets.
+        added_tokens: What is looked for in texts besides the model's own five
+            special tokens, and those of the five that differ from the kind's
+            default (`added_tokens.default`). Their ids are the vocabulary's.
 
     Raises:
         ValueError: If an entry is missing.
@@ -86,12 +90,17 @@ class BpeSpec:
     merges: tuple[tuple[str, str], ...]
     add_prefix_space: bool = False
     trim_offsets: bool = True
+    added_tokens: tuple[added_tokens_lib.AddedToken, ...] = ()
 
     do_lower_case = False
     tokenizer_class = "RobertaTokenizer"
 
     def __post_init__(self):
         bpe_files.check(self.vocabulary, self.merges)
+        tokens = added_tokens_lib.without_defaults(
+            self.added_tokens, self.vocabulary.special, is_wordpiece=False
+        )
+        object.__setattr__(self, "added_tokens", tokens)
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Protocol
 import tensorflow as tf
 
 from bert_tf.text.offsets import Offsets
+from bert_tf.text.tokenizers.added_tokens import AddedToken
 from bert_tf.text.vocabulary import Vocabulary
 
 
@@ -16,6 +17,7 @@ class Spec(Hashable, Protocol):
     Attributes:
         vocabulary: The `Vocabulary`: entries in the order of their ids.
         do_lower_case: Whether texts are lower-cased.
+        added_tokens: The `AddedToken`s that are looked for in texts.
         settings: {name: JSON-able value} of everything else that determines
             the ids of a text.
         tokenizer_class: What transformers calls the kind, in
@@ -34,6 +36,9 @@ class Spec(Hashable, Protocol):
 
     @property
     def do_lower_case(self) -> bool: ...
+
+    @property
+    def added_tokens(self) -> tuple[AddedToken, ...]: ...
 
     @property
     def settings(self) -> dict[str, Any]: ...

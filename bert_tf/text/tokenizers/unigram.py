@@ -32,6 +32,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import sharing
+from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import unigram_files
 from bert_tf.text.tokenizers import words as words_lib
@@ -68,6 +69,9 @@ class UnigramSpec:
         do_lower_case: Whether texts are lower-cased; False for XLM-RoBERTa.
         keep_accents: Whether accents are kept, and characters not decomposed;
             True for XLM-RoBERTa.
+        added_tokens: What is looked for in texts besides the model's own five
+            special tokens, and those of the five that differ from the kind's
+            default (`added_tokens.default`). Their ids are the vocabulary's.
 
     Raises:
         ValueError: If XLM-RoBERTa's texts are to be folded.
@@ -78,6 +82,7 @@ class UnigramSpec:
     tokenizer_class: str = unigram_files.ALBERT_CLASS
     do_lower_case: bool = True
     keep_accents: bool = False
+    added_tokens: tuple[added_tokens_lib.AddedToken, ...] = ()
 
     def __post_init__(self):
         is_folded = self.do_lower_case or not self.keep_accents
@@ -88,6 +93,10 @@ class UnigramSpec:
                 f"do_lower_case={self.do_lower_case}, "
                 f"keep_accents={self.keep_accents}."
             )
+        tokens = added_tokens_lib.without_defaults(
+            self.added_tokens, self.vocabulary.special, is_wordpiece=False
+        )
+        object.__setattr__(self, "added_tokens", tokens)
 
     @property
     def joins_quotes(self) -> bool:

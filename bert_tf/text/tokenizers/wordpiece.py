@@ -25,6 +25,7 @@ import tensorflow as tf
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import sharing
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import tokenizer_json
 
 if TYPE_CHECKING:
@@ -137,6 +138,9 @@ class WordpieceSpec:
             differs: it case-folds by NFKC ("²" becomes "2", "ß" "ss", "…" three
             full stops), turns controls into spaces and keeps U+FFFD, and words
             of more than 100 bytes are unknown.
+        added_tokens: What is looked for in texts besides the model's own five
+            special tokens, and those of the five that differ from the kind's
+            default (`added_tokens.default`). Their ids are the vocabulary's.
 
     Raises:
         ValueError: If `do_lower_case` contradicts the vocabulary (see
@@ -146,11 +150,16 @@ class WordpieceSpec:
     vocabulary: vocabulary_lib.Vocabulary
     do_lower_case: bool = True
     fast: bool = False
+    added_tokens: tuple[added_tokens_lib.AddedToken, ...] = ()
 
     tokenizer_class = "BertTokenizer"
 
     def __post_init__(self):
         vocabulary_lib.check_case(self.vocabulary, self.do_lower_case)
+        tokens = added_tokens_lib.without_defaults(
+            self.added_tokens, self.vocabulary.special, is_wordpiece=True
+        )
+        object.__setattr__(self, "added_tokens", tokens)
 
     @property
     def settings(self) -> dict[str, Any]:
