@@ -21,7 +21,7 @@ from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import reader
-from bert_tf.checkpoints.containers.safetensors_folder import SafetensorsFolder
+from bert_tf.checkpoints.containers.hugging_face_folder import HuggingFaceFolder
 from bert_tf.config import BertConfig
 from bert_tf.serving.kinds import opening
 from bert_tf.tasks import families as task_families
@@ -313,7 +313,7 @@ def test_safetensors(folder, header, size, num_bytes):
         Replaced(folder / "model.safetensors", data),
         contextlib.ExitStack() as stack,
     ):
-        container = read(SafetensorsFolder, str(folder), stack)
+        container = read(HuggingFaceFolder, str(folder), stack)
         for name, shape in container.shapes.items() if container else ():
             array = read(container.read, name)
             assert array is None or array.shape == shape
@@ -329,7 +329,7 @@ def test_index_of_shards(folder, data):
             Replaced(folder / "model.safetensors.index.json", data),
             contextlib.ExitStack() as stack,
         ):
-            read(SafetensorsFolder, str(folder), stack)
+            read(HuggingFaceFolder, str(folder), stack)
     finally:
         weights.write_bytes(whole)
 

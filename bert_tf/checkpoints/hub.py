@@ -1,8 +1,9 @@
 """Model folders of the Hugging Face Hub, by name.
 
 "hf:organisation/name" or "hf:organisation/name@revision" stands for the local
-copy of that folder. Only these files are fetched: configuration, weights as
-safetensors, tokenizer, task, and the modules of a sentence model.
+copy of that folder. Only these files are fetched: configuration, weights, as
+safetensors if there are any, tokenizer, task, and the modules of a sentence
+model.
 `huggingface_hub` keeps them in its cache, and obeys HF_HUB_OFFLINE,
 HF_ENDPOINT, HF_HOME and HF_TOKEN.
 """
@@ -16,12 +17,12 @@ from absl import logging
 from bert_tf import files
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import sentence_files
-from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.checkpoints.containers import hugging_face_folder
 from bert_tf.text.tokenizers import bpe_files
 from bert_tf.text.tokenizers import unigram_files
 
 PREFIX = "hf:"
-_SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")
+_SHARD = re.compile(r"[\w-][\w.-]*\.(safetensors|bin)")
 # Some names are repeated here: `tokenizers.files` needs TensorFlow.
 _OTHERS = (
     *("vocab.txt", "tokenizer_config.json", "tokenizer.json", "task.json"),
@@ -41,7 +42,7 @@ def local_path(path: files.AnyPath) -> str:
     Raises:
         ValueError: If `huggingface_hub` is not installed, the name is invalid,
             the model or revision does not exist or cannot be reached, or it
-            has no configuration or no safetensors.
+            has no configuration or no weights.
     """
     path = os.fspath(path)
     return _download(path) if path.startswith(PREFIX) else path
@@ -105,27 +106,38 @@ def _download(path):
     # that commit, whatever is pushed meanwhile.
     revision = os.path.basename(folder)
     logging.info("%s is commit %s.", path, revision)
-    if fetch(safetensors_folder.WEIGHTS_FILE) is None:
-        index = fetch(safetensors_folder.INDEX_FILE)
-        if index is None:
-            raise ValueError(
-                f"{path}: has no {safetensors_folder.WEIGHTS_FILE} (offline: "
-                "not in the cache). Other formats of weights are not read "
-                "from the Hub."
-            )
-        shards = files.read_object(index).get("weight_map")
-        if not isinstance(shards, dict):
-            raise ValueError(f"{index}: `weight_map` must be an object.")
-        for shard in sorted({*map(str, shards.values())}):
-            if not _SHARD.fullmatch(shard):
-                raise ValueError(f"{index}: {shard!r} is not a shard's name.")
-            if fetch(shard) is None:
-                raise ValueError(f"{path}: has no {shard}.")
+    for file_name in hugging_face_folder.WEIGHTS_FILES:
+        weights = fetch(file_name)
+        if weights is not None:
+            break
+    else:
+        raise ValueError(
+            f"{path}: has none of "
+            f"{', '.join(hugging_face_folder.WEIGHTS_FILES)} (offline: not in "
+            "the cache). Other forms of weights are not read from the Hub."
+        )
+    for shard in _shards(weights):
+        if fetch(shard) is None:
+            raise ValueError(f"{path}: has no {shard}.")
     for file_name in _OTHERS:
         fetch(file_name)
     for file_name in sentence_files.module_files(folder):
-        fetch(file_name)
+        if sentence_files.is_read(folder, file_name):
+            fetch(file_name)
     return folder
+
+
+def _shards(weights):
+    """Returns the names in a local index; none for a file of weights."""
+    if not weights.endswith(".json"):
+        return []
+    shards = files.read_object(weights).get("weight_map")
+    if not isinstance(shards, dict):
+        raise ValueError(f"{weights}: `weight_map` must be an object.")
+    for shard in shards.values():
+        if not _SHARD.fullmatch(str(shard)):
+            raise ValueError(f"{weights}: {shard!r} is not a shard's name.")
+    return sorted({*map(str, shards.values())})
 
 
 def _first_line(error):

@@ -27,17 +27,16 @@ from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import optimizer_state
-from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints import variables
-from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.checkpoints.containers import hugging_face_folder
 from bert_tf.config import BertConfig
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 
 CONFIG_FILE = config_json.CONFIG_FILE
-WEIGHTS_FILE = safetensors_folder.WEIGHTS_FILE
+WEIGHTS_FILE = hugging_face_folder.WEIGHTS_FILE
 VOCABULARY_FILE = tokenizer_files.VOCABULARY_FILE
 SETTINGS_FILE = tokenizer_files.SETTINGS_FILE
 TOKENIZER_FILE = tokenizer_files.TOKENIZER_FILE
@@ -209,9 +208,9 @@ def write(
         for name, text in reversed(texts.items())
         if text is not None
     }
-    write_tensors = safetensors_folder.write
+    write_tensors = hugging_face_folder.write
     if slots:
-        writers[safetensors_folder.SLOTS_FILE] = functools.partial(
+        writers[hugging_face_folder.SLOTS_FILE] = functools.partial(
             write_tensors, tensors=slots
         )
     writers[WEIGHTS_FILE] = functools.partial(write_tensors, tensors=tensors)
@@ -225,7 +224,7 @@ def write(
     # reverse: weights first, configuration last. Since the folder held this
     # model or none, every state in between is this model or none. Moments and
     # scores of the old weights are removed first.
-    slots_path = f"{folder}/{safetensors_folder.SLOTS_FILE}"
+    slots_path = f"{folder}/{hugging_face_folder.SLOTS_FILE}"
     with contextlib.ExitStack() as stack:
         temporaries = [
             stack.enter_context(files.whole_file(f"{folder}/{name}"))
@@ -481,7 +480,7 @@ def _check_label_names(label_names, num_labels):
 
 def _check_same_model(folder, texts):
     """Raises unless the folder holds the model that is written, or none."""
-    for name in (safetensors_folder.INDEX_FILE, *reader.PICKLE_FILES):
+    for name in (hugging_face_folder.INDEX_FILE, *hugging_face_folder.PICKLES):
         if files.exists(f"{folder}/{name}"):
             raise ValueError(
                 f"{folder}: holds weights in another form, {name}. Give "

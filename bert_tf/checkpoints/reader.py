@@ -16,16 +16,15 @@ from bert_tf.checkpoints import families
 from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import sentence_files
-from bert_tf.checkpoints.containers import safetensors_folder
-from bert_tf.checkpoints.containers.safetensors_folder import SafetensorsFolder
+from bert_tf.checkpoints.containers import hugging_face_folder
+from bert_tf.checkpoints.containers.hugging_face_folder import HuggingFaceFolder
 from bert_tf.checkpoints.containers.tf1_checkpoint import Tf1Checkpoint
 from bert_tf.checkpoints.families.family import Family
 from bert_tf.checkpoints.families.family import Tensor
 from bert_tf.config import BertConfig
 
-PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _KERAS_FILE = "tf_model.h5"
-_WEIGHTS = {safetensors_folder.WEIGHTS_FILE, safetensors_folder.INDEX_FILE}
+_WEIGHTS = {*hugging_face_folder.WEIGHTS_FILES}
 # What follows the prefix in the names of a TF1 checkpoint's files.
 _TF1_SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 # A configuration may describe at most this many times what the files hold. Up
@@ -48,7 +47,7 @@ class Checkpoint:
     """
 
     path: str
-    container: SafetensorsFolder | Tf1Checkpoint
+    container: HuggingFaceFolder | Tf1Checkpoint
     family: Family
     config: BertConfig | None
     parts: tuple[str, ...]
@@ -237,9 +236,10 @@ def _open(path, stack):
     if files.exists(f"{path}.index"):
         return _open_google(path)
     found = set(files.list_folder(path))
-    if not _WEIGHTS & found and any(name.endswith(".index") for name in found):
+    has_google = any(name.endswith(".index") for name in found)
+    if has_google and not _has_hugging_face(found):
         return _open_google(path)
-    if found & {config_json.CONFIG_FILE, *_WEIGHTS, *PICKLE_FILES}:
+    if found & {config_json.CONFIG_FILE, *_WEIGHTS}:
         return _open_hugging_face(path, stack, found)
     prefix = _TF1_SUFFIX.sub("", path)
     if prefix != path and files.exists(f"{prefix}.index"):
@@ -255,10 +255,21 @@ def _open(path, stack):
         received = "Received: a file."
     raise ValueError(
         f"{path}: must be a model folder with "
-        f"{safetensors_folder.WEIGHTS_FILE}, a release of Google's with "
+        f"{hugging_face_folder.WEIGHTS_FILE}, a release of Google's with "
         "bert_model.ckpt.index, or the prefix of a TF1 checkpoint. "
         f"{received}"
     )
+
+
+def _has_hugging_face(found):
+    """Whether a folder beside a TF1 checkpoint's files is Hugging Face's.
+
+    Many releases have all: transformers then reads its own files. But Google's
+    configuration tells nothing of a pickle.
+    """
+    if config_json.CONFIG_FILE in found:
+        return bool(_WEIGHTS & found)
+    return bool({*hugging_face_folder.SAFETENSORS} & found)
 
 
 def _open_google(path):
@@ -319,7 +330,7 @@ def _open_hugging_face(folder, stack, found):
     if architecture is None:
         _check_no_other_family(folder, family, named)
     _check_weights(folder, found, architecture)
-    container = SafetensorsFolder(folder, stack, family.table_name)
+    container = HuggingFaceFolder(folder, stack, family.table_name)
     container.find_tied(family.tied)
     _check_not_tensorflow(container, architecture)
     return Checkpoint(
@@ -356,19 +367,12 @@ def _check_no_other_family(folder, family, named):
 def _check_weights(folder, found, architecture):
     if _WEIGHTS & found:
         return
-    for pickle in PICKLE_FILES:
-        if pickle in found:
-            raise ValueError(
-                f"{folder}/{pickle}: pickles of PyTorch can run any code and "
-                "are not read. Convert the folder where transformers and torch "
-                f"are installed: {_conversion(folder, architecture)}"
-            )
     if _KERAS_FILE in found:
         command = _conversion(folder, architecture, ", from_tf=True")
         raise _tensorflow_error(f"{folder}/{_KERAS_FILE}", command)
     raise ValueError(
-        f"{folder}: has neither {safetensors_folder.WEIGHTS_FILE} nor "
-        f"{safetensors_folder.INDEX_FILE}. "
+        f"{folder}: has none of "
+        f"{', '.join(hugging_face_folder.WEIGHTS_FILES)}. "
         f"Found: {', '.join(sorted(found)) or 'nothing'}."
     )
 

@@ -8,7 +8,7 @@ import posixpath
 import re
 
 from bert_tf import files
-from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.checkpoints.containers import hugging_face_folder
 
 MODULES_FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
@@ -29,7 +29,8 @@ CROSS_ENCODER_KEYS = (
     "sbert_ce_default_activation_function",
 )
 CONFIG_FILE = "config.json"
-WEIGHTS_FILE = safetensors_folder.WEIGHTS_FILE
+WEIGHTS_FILE = hugging_face_folder.WEIGHTS_FILE
+PICKLE_FILE = hugging_face_folder.PICKLE_FILE
 # Pooling after the Transformer, any number of Dense, perhaps Normalize.
 TRANSFORMER, POOLING, DENSE, NORMALIZE = MODULES = (
     "Transformer",
@@ -39,7 +40,10 @@ TRANSFORMER, POOLING, DENSE, NORMALIZE = MODULES = (
 )
 # Folders of the modules after the Transformer, as we name them: 1_Pooling.
 _MODULE_FOLDER = re.compile(rf"\d+_({'|'.join(MODULES)})")
-_FILES_OF = {POOLING: (CONFIG_FILE,), DENSE: (CONFIG_FILE, WEIGHTS_FILE)}
+_FILES_OF = {
+    POOLING: (CONFIG_FILE,),
+    DENSE: (CONFIG_FILE, WEIGHTS_FILE, PICKLE_FILE),
+}
 
 
 def read_modules(folder: str) -> list[tuple[str, str]] | None:
@@ -97,7 +101,7 @@ def is_module_folder(name: str) -> bool:
 
 
 def found_files(folder: str) -> list[str]:
-    """Returns the files in `FILES` and `module_files` that exist.
+    """Returns the files in `FILES` and `module_files` that exist and are read.
 
     Args:
         folder: A model folder.
@@ -106,7 +110,23 @@ def found_files(folder: str) -> list[str]:
         Paths relative to the folder.
     """
     names = (*FILES, *module_files(folder))
-    return [name for name in names if files.exists(f"{folder}/{name}")]
+    return [
+        name
+        for name in names
+        if files.exists(f"{folder}/{name}") and is_read(folder, name)
+    ]
+
+
+def is_read(folder: str, name: str) -> bool:
+    """Returns whether a file is read: no pickle is, beside safetensors.
+
+    Args:
+        folder: A model folder.
+        name: Path of the file relative to the folder.
+    """
+    module, file_name = posixpath.split(name)
+    safe = f"{folder}/{module}/{WEIGHTS_FILE}"
+    return file_name != PICKLE_FILE or not files.exists(safe)
 
 
 def _checked(modules):

@@ -23,7 +23,7 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.checkpoints import sentence_files
-from bert_tf.checkpoints.containers import safetensors_folder
+from bert_tf.checkpoints.containers import hugging_face_folder
 from bert_tf.text.tokenizers import files as tokenizer_files
 
 CLS, MEAN, MAX = "cls", "mean", "max"
@@ -338,7 +338,7 @@ def make_texts(
         tensors = {_KERNEL: np.ascontiguousarray(layer.kernel.T)}
         if layer.bias is not None:
             tensors[_BIAS] = layer.bias
-        texts[f"{path}/{safetensors_folder.WEIGHTS_FILE}"] = (
+        texts[f"{path}/{hugging_face_folder.WEIGHTS_FILE}"] = (
             safetensors.numpy.save(tensors, metadata={"format": "pt"})
         )
     texts[sentence_files.LENGTH_FILE] = files.to_json(
@@ -452,13 +452,8 @@ def _read_dense(folder):
     shapes = {_KERNEL: tuple(shape), _BIAS: tuple(shape[:1])}
     if not values.get("bias", True):
         del shapes[_BIAS]
-    if not files.exists(f"{folder}/{safetensors_folder.WEIGHTS_FILE}"):
-        # A pickle can run any code.
-        raise ValueError(
-            f"{folder}: must hold {safetensors_folder.WEIGHTS_FILE}."
-        )
     with contextlib.ExitStack() as stack:
-        container = safetensors_folder.SafetensorsFolder(folder, stack)
+        container = hugging_face_folder.HuggingFaceFolder(folder, stack)
         if container.shapes != shapes:
             raise ValueError(
                 f"{container.weights_path}: the tensors must be {shapes}. "

@@ -1,4 +1,4 @@
-"""Containers of named tensors: safetensors files, and TF1 checkpoints.
+"""Containers of named tensors: Hugging Face's folders, and TF1 checkpoints.
 
 They know nothing of models. Each has these attributes:
 
@@ -14,6 +14,8 @@ They know nothing of models. Each has these attributes:
     read(name)      a tensor as it is stored, a float32 array
 """
 
+from bert_tf import files
+
 GOOGLE = "google"
 HUGGING_FACE = "hugging_face"
 # Hugging Face's format with our task.json.
@@ -24,3 +26,18 @@ FORMATS = (GOOGLE, HUGGING_FACE, BERT_TF)
 # The names of Adam's moments: the weight's name with one of these at its end.
 SLOTS = ("/adam_m", "/adam_v")
 GLOBAL_STEP = "global_step"
+
+_MAX_NAME = 256
+
+
+def check_name(name: str) -> None:
+    """Raises `ValueError` if a file's name of a tensor is unfit for messages.
+
+    Args:
+        name: The name.
+    """
+    if len(name) > _MAX_NAME or not name.isprintable():
+        raise ValueError(
+            f"a name must be of at most {_MAX_NAME} printable characters. "
+            f"Received: {files.shortened(name)}."
+        )

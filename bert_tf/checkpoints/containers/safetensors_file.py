@@ -8,8 +8,7 @@ import numpy as np
 import safetensors
 
 from bert_tf import files
-
-_MAX_NAME = 256
+from bert_tf.checkpoints import containers
 
 
 class SafetensorsFile:
@@ -80,9 +79,5 @@ def _unique(pairs):
             f"the name {files.shortened(name)} is there more than once."
         )
     for name in values:
-        if len(name) > _MAX_NAME or not name.isprintable():
-            raise ValueError(
-                f"a name must be of at most {_MAX_NAME} printable characters. "
-                f"Received: {files.shortened(name)}."
-            )
+        containers.check_name(name)
     return values

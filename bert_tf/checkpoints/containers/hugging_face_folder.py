@@ -1,6 +1,7 @@
-"""Hugging Face's folders: model.safetensors, or shards and an index.
+"""Hugging Face's folders: one file of weights, or shards and an index.
 
-A folder may also hold optimizer.safetensors: our file for Adam's moments and
+The weights are in safetensors files or, without them, in PyTorch's own. A
+folder may also hold optimizer.safetensors: our file for Adam's moments and
 the global step, with which a training run can continue elsewhere.
 """
 
@@ -16,16 +17,26 @@ import safetensors.numpy
 
 from bert_tf import files
 from bert_tf.checkpoints import containers
+from bert_tf.checkpoints.containers.pytorch_file import PytorchFile
 from bert_tf.checkpoints.containers.safetensors_file import SafetensorsFile
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+PICKLE_FILE = "pytorch_model.bin"
+PICKLE_INDEX_FILE = "pytorch_model.bin.index.json"
+SAFETENSORS = (WEIGHTS_FILE, INDEX_FILE)
+PICKLES = (PICKLE_FILE, PICKLE_INDEX_FILE)
+# The first of them that is there is read, as in transformers.
+WEIGHTS_FILES = (*SAFETENSORS, *PICKLES)
 SLOTS_FILE = "optimizer.safetensors"
 # The dtypes that weights may be stored in.
 _FLOATS = ("F64", "F32", "F16", "BF16")
 
 
-class SafetensorsFolder:
+_File = SafetensorsFile | PytorchFile
+
+
+class HuggingFaceFolder:
     """The weights in a folder, read tensor by tensor; see `containers`.
 
     Args:
@@ -48,16 +59,20 @@ class SafetensorsFolder:
         rename: Callable[[str], str | None] = str,
     ) -> None:
         self.folder = folder
-        self.weights_path = f"{folder}/{WEIGHTS_FILE}"
-        if not files.exists(self.weights_path):
-            self.weights_path = f"{folder}/{INDEX_FILE}"
+        paths = [f"{folder}/{name}" for name in WEIGHTS_FILES]
+        path = next(filter(files.exists, paths), None)
+        if path is None:
+            raise ValueError(
+                f"{folder}: must hold weights, as {' or '.join(WEIGHTS_FILES)}."
+            )
+        self.weights_path = path
         self.slots_path = f"{folder}/{SLOTS_FILE}"
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.ignored: dict[str, tuple[int, ...]] = {}
         self._stack = stack
         self._rename = rename
         # {name: (open file, its path, name in it)}
-        self._sources: dict[str, tuple[SafetensorsFile, str, str]] = {}
+        self._sources: dict[str, tuple[_File, str, str]] = {}
         for path, expected in self._weight_files():
             self._open_weights(path, expected)
 
@@ -141,14 +156,14 @@ class SafetensorsFolder:
             )
         try:
             return np.asarray(source.read(name_in_file), np.float32)
-        except (safetensors.SafetensorError, OSError) as error:
+        except (safetensors.SafetensorError, OSError, ValueError) as error:
             raise ValueError(
                 f"{path}: cannot read the tensor {name_in_file}: {error}"
             ) from error
 
     def _weight_files(self):
         """Yields (path, names that the index places in this file)."""
-        if not self.weights_path.endswith(INDEX_FILE):
+        if not self.weights_path.endswith(".index.json"):
             yield self.weights_path, []
             return
         index = files.read_json(self.weights_path, files.MAX_FOLDER_TEXT)
@@ -190,12 +205,28 @@ class SafetensorsFolder:
 
     def _open(self, path):
         local = self._stack.enter_context(files.local_copy(path))
-        try:
-            return SafetensorsFile(local, self._stack)
-        except (safetensors.SafetensorError, OSError, ValueError) as error:
-            raise ValueError(
-                f"{path}: is truncated or no safetensors file: {error}"
-            ) from error
+        if path.endswith(".safetensors"):
+            return _open_safetensors(path, local, self._stack)
+        return _open_pickle(path, local)
+
+
+def _open_safetensors(path, local, stack):
+    try:
+        return SafetensorsFile(local, stack)
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise ValueError(
+            f"{path}: is truncated or no safetensors file: {error}"
+        ) from error
+
+
+def _open_pickle(path, local):
+    try:
+        return PytorchFile(local)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{path}: is damaged or holds more than weights: {error} Save the "
+            f"weights as {WEIGHTS_FILE} where the file was made."
+        ) from error
 
 
 def write(path: str, tensors: dict[str, np.ndarray]) -> None:
