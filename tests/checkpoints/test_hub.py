@@ -24,6 +24,7 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
+from support import pytorch_files
 from support import releases
 
 TOKENS = (*SPECIAL_TOKENS, *"abc")
@@ -107,11 +108,11 @@ def server(tmp_path_factory):
     folder = root / "org" / "tiny"
     checkpoints.save(folder, model, spec, 16)
     (folder / "README.md").write_text("Not asked for.")
-    for name in ("pickle", "gated", "unsafe", "sharded"):
+    for name in ("keras", "gated", "unsafe", "sharded"):
         (root / "org" / name).mkdir()
         config = (folder / "config.json").read_text()
         (root / "org" / name / "config.json").write_text(config)
-    (root / "org/pickle/pytorch_model.bin").write_bytes(b"pickle")
+    (root / "org/keras/tf_model.h5").write_bytes(b"other weights")
     for name, shard in (
         ("unsafe", "../a.safetensors"),
         ("sharded", "model-1-of-1.safetensors"),
@@ -123,6 +124,13 @@ def server(tmp_path_factory):
     for name in tokenizer_files.vocabulary_files():
         (root / "org/sharded" / name).write_text("{}")
     checkpoints.save(root / "org/sentences", model, spec, 8, vectors=VECTORS)
+    shutil.copytree(root / "org/sentences", root / "org/pytorch")
+    pytorch_files.convert(root / "org/pytorch", num_shards=2)
+    pytorch_files.convert(root / "org/pytorch/2_Dense")
+    for name in ("", "2_Dense"):
+        # Not asked for beside safetensors.
+        path = root / "org/sentences" / name / "pytorch_model.bin"
+        path.write_bytes(b"pickle")
     shutil.copytree(root / "org/sentences", root / "org/outside")
     path = root / "org/outside/modules.json"
     path.write_text(path.read_text().replace("1_Pooling", "../1_Pooling"))
@@ -216,11 +224,30 @@ def test_models_of_sentences_are_fetched_with_their_modules(
     np.testing.assert_array_equal(found, expected)
 
 
+def test_pickles_are_fetched_where_there_are_no_safetensors(
+    server, ask, monkeypatch
+):
+    server.asked.clear()
+    names = ("hf:org/sentences", "hf:org/pytorch")
+    folders = ask(*names)
+    assert not any(
+        "org/sentences" in path and path.endswith(".bin")
+        for _, path in server.asked
+    )
+    monkeypatch.setattr(hub, "_download", folders.__getitem__)
+    wanted, found = map(bert_tf.load, names)
+    assert isinstance(found.model, BertSentenceEncoder)
+    for left, right in zip(
+        found.model.weights, wanted.model.weights, strict=True
+    ):
+        np.testing.assert_array_equal(left, right)
+
+
 def test_what_is_not_there_is_told(ask):
     names = {
         "hf:org/none": "the Hub has no such model",
         "hf:org/tiny@new": "the model has no revision 'new'",
-        "hf:org/pickle": "has no model.safetensors (offline: not in the",
+        "hf:org/keras": "pytorch_model.bin.index.json (offline: not in the",
         "hf:org/gated": "is gated",
         "hf:org/unsafe": "'../a.safetensors' is not a shard's name",
         "hf:a/b/c": "a/b/c",

@@ -274,19 +274,6 @@ def test_other_float_types_are_read_as_float32(tmp_path, dtype):
     )
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "nothing"])
-def test_pickles_are_refused_with_the_command_that_converts(tmp_path, name):
-    peer.write_folder(tmp_path, "BertForMaskedLM")
-    (tmp_path / "model.safetensors").rename(tmp_path / name)
-    with pytest.raises(ValueError) as error:
-        checkpoints.load(tmp_path, BertPretrainer)
-    if name == "nothing":
-        assert "has neither model.safetensors nor" in str(error.value)
-    else:
-        assert "BertForMaskedLM.from_pretrained(" in str(error.value)
-        assert "save_pretrained(" in str(error.value)
-
-
 @pytest.mark.parametrize("allow_partial", [False, True])
 def test_weights_of_tensorflow_classes_are_refused(tmp_path, allow_partial):
     # As TFBertModel.save_pretrained(folder, safe_serialization=True) names

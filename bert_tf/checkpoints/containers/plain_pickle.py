@@ -91,6 +91,7 @@ class PlainPickle:
                 )
             perform(argument)
         (value,) = self._pop(1)
+        _check_there(not self._stack and not self._below)
         return value
 
     def _push(self, value):
@@ -179,6 +180,6 @@ class PlainPickle:
 
 
 def _check_there(is_there):
-    """Raises `ValueError` if an operation lacks what it needs."""
+    """Raises `ValueError` if what the operations need is not there."""
     if not is_there:
         raise ValueError("the pickle is damaged.")

@@ -113,15 +113,17 @@ class PytorchFile:
         tensor = self._tensors[name]
         storage = tensor.storage
         dtype = storage.dtype
+        array: np.ndarray
         if 0 in tensor.shape:
-            return np.zeros(tensor.shape, dtype)
-        array: np.ndarray = np.ndarray(
-            tensor.shape,
-            dtype,
-            self._data,
-            self._starts[storage.key] + tensor.offset * dtype.itemsize,
-            [stride * dtype.itemsize for stride in tensor.strides],
-        )
+            array = np.zeros(tensor.shape, dtype)
+        else:
+            array = np.ndarray(
+                tensor.shape,
+                dtype,
+                self._data,
+                self._starts[storage.key] + tensor.offset * dtype.itemsize,
+                [stride * dtype.itemsize for stride in tensor.strides],
+            )
         if self.dtype_name(name) == "BF16":
             # The upper half of a float32.
             return (array.astype("<u4") << 16).view("<f4")
@@ -169,12 +171,15 @@ class PytorchFile:
                 "missing."
             )
         entry = entries[name]
-        if entry.compress_type != zipfile.ZIP_STORED:
+        size = entry.file_size
+        if (
+            entry.compress_type != zipfile.ZIP_STORED
+            or entry.compress_size != size
+        ):
             raise ValueError(
                 f"the entry {files.shortened(name)} of its zip archive is "
                 "compressed; torch.save compresses none."
             )
-        size = entry.file_size
         header = self._bytes(entry.header_offset, _ENTRY_HEADER.size)
         if entry.header_offset >= 0 and len(header) == _ENTRY_HEADER.size:
             mark, *lengths = _ENTRY_HEADER.unpack(header)
