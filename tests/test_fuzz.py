@@ -7,10 +7,14 @@ plain test: tests/checkpoints/test_hostile_folders.py and others.
 import contextlib
 import json
 import os
+import pathlib
 import struct
+import tempfile
 import time
 import tracemalloc
 
+import ml_dtypes
+import numpy as np
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import given
@@ -33,6 +37,7 @@ from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import files as tokenizer_files
 from references import checkpoints as peer
+from support import pytorch_files
 
 TIMES = int(os.environ.get("BERT_TF_FUZZ", "1"))
 # Of one example, a few kilobytes; the machine may be slow.
@@ -317,6 +322,78 @@ def test_safetensors(folder, header, size, num_bytes):
         for name, shape in container.shapes.items() if container else ():
             array = read(container.read, name)
             assert array is None or array.shape == shape
+
+
+# What pickles are made of: operations, known and not, and their arguments.
+PICKLE_PIECES = st.one_of(
+    st.sampled_from(
+        [
+            *(b"N", b"\x88", b"(", b")", b"t", b"\x85", b"\x86", b"\x87"),
+            *(b"}", b"]", b"s", b"u", b"a", b"e", b"R", b"b", b"Q", b"."),
+            *(b"q\0", b"h\0", b"r\0\0\0\xff", b"K\x18", b"K\0", b"K\1"),
+            *(b"J\xff\xff\xff\x7f", b"X\1\0\0\0a", b"\x8a\x09" + bytes(9)),
+            *(b"ccollections\nOrderedDict\n", b"cos\nsystem\n"),
+            *(b"ctorch\nFloatStorage\n", b"X\7\0\0\0storage"),
+            b"ctorch._utils\n_rebuild_tensor_v2\n",
+        ]
+    ),
+    st.binary(min_size=1, max_size=3),
+)
+
+
+@st.composite
+def pytorch_bytes(draw, whole):
+    """The bytes of a file of PyTorch's, some of them replaced by others."""
+    data = bytearray(draw(st.sampled_from(whole)))
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, len(data)))
+        length = draw(st.sampled_from([0, 0, 1, 1, 2, 4, 8, 99]))
+        pieces = draw(st.lists(PICKLE_PIECES, max_size=4))
+        piece = b"".join(pieces)
+        if draw(st.booleans()):
+            # Of the same length: what follows stays where it is.
+            length = len(piece)
+        data[start : start + length] = piece
+    return bytes(data)
+
+
+def pytorch_files_of(tensors):
+    """Returns the bytes of both forms of a file."""
+    forms = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "pytorch_model.bin")
+        for is_zip in (True, False):
+            pytorch_files.write(path, tensors, is_zip)
+            forms.append(path.read_bytes())
+    return forms
+
+
+@fuzz(
+    300,
+    data=pytorch_bytes(
+        pytorch_files_of(
+            {
+                "bert.pooler.dense.bias": np.ones(2, "float32"),
+                "classifier.weight": np.ones((3, 2), ml_dtypes.bfloat16),
+            }
+        )
+    ),
+)
+def test_pytorch_files(folder, data):
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.unlink()
+    try:
+        with (
+            Replaced(folder / "pytorch_model.bin", data),
+            contextlib.ExitStack() as stack,
+        ):
+            container = read(HuggingFaceFolder, str(folder), stack)
+            for name, shape in container.shapes.items() if container else ():
+                array = read(container.read, name)
+                assert array is None or array.shape == shape
+    finally:
+        weights.write_bytes(whole)
 
 
 @fuzz(40, data=json_bytes({"weight_map": {"a": "x", "b": "y"}}))

@@ -267,9 +267,9 @@ HOSTILE = {
     "ext2": (b"\x83\1\0", "EXT2"),
     "ext4": (b"\x84\1\0\0\0", "EXT4"),
     "persid": (b"Pstorage\n", "PERSID"),
-    "bytearray8": (b"\x96" + b"\xff" * 7 + b"\0", "bytearray8"),
-    "binunicode8": (b"\x8d" + b"\xff" * 7 + b"\0", "unicodestring8"),
-    "long4": (b"\x8b\xff\xff\xff\x7f", "long4"),
+    "bytearray8": (b"\x96" + b"\xff" * 7 + b"\0", "BYTEARRAY8"),
+    "binunicode8": (b"\x8d" + b"\xff" * 7 + b"\0", "BINUNICODE8"),
+    "long4": (b"\x8b\xff\xff\xff\x7f", "LONG4"),
     "attributes": (
         Attributes(Name("torch FloatStorage"), {"x": 1}),
         "the pickle is damaged",

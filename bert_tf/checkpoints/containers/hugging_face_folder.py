@@ -223,9 +223,10 @@ def _open_pickle(path, local):
     try:
         return PytorchFile(local)
     except (OSError, ValueError) as error:
+        reason = str(error).removesuffix(".")
         raise ValueError(
-            f"{path}: is damaged or holds more than weights: {error} Save the "
-            f"weights as {WEIGHTS_FILE} where the file was made."
+            f"{path}: is damaged or holds more than weights: {reason}. Save "
+            f"the weights as {WEIGHTS_FILE} where the file was made."
         ) from error
 
 

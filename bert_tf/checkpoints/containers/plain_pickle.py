@@ -8,12 +8,27 @@ that is made is in proportion to the bytes of the pickle.
 
 import io
 import pickletools
+import struct
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import files
+
+_OPERATIONS = {opcode.code: opcode.name for opcode in pickletools.opcodes}
+# The arguments of a fixed size.
+_ARGUMENTS = {
+    "PROTO": "<B",
+    "BININT": "<i",
+    "BININT1": "<B",
+    "BININT2": "<H",
+    "BINFLOAT": ">d",
+    "BINPUT": "<B",
+    "LONG_BINPUT": "<I",
+    "BINGET": "<B",
+    "LONG_BINGET": "<I",
+}
 
 
 class Name(str):
@@ -82,14 +97,17 @@ class PlainPickle:
                 is not known.
         """
         self._stack, self._below, self._memo = [], [], {}
-        for operation, argument, _ in pickletools.genops(stream):
-            perform = self._operations.get(operation.name)
+        operation = None
+        while operation != "STOP":
+            code = _read(stream, 1).decode("latin-1")
+            operation = _OPERATIONS.get(code, repr(code))
+            perform = self._operations.get(operation)
             if perform is None:
                 raise ValueError(
-                    f"the pickle has the operation {operation.name}, which "
-                    "weights do not need."
+                    f"the pickle has the operation {operation}, which weights "
+                    "do not need."
                 )
-            perform(argument)
+            perform(_read_argument(stream, operation))
         (value,) = self._pop(1)
         _check_there(not self._stack and not self._below)
         return value
@@ -177,6 +195,31 @@ class PlainPickle:
         if self._find is None:
             raise ValueError("the pickle must not refer to tensors.")
         self._push(self._find(identifier))
+
+
+def _read(stream, size):
+    data = stream.read(size)
+    if len(data) < size:
+        raise ValueError("the pickle is cut short.")
+    return data
+
+
+def _read_argument(stream, operation):
+    """Returns the argument of an operation, None without one."""
+    if operation in _ARGUMENTS:
+        layout = struct.Struct(_ARGUMENTS[operation])
+        return layout.unpack(_read(stream, layout.size))[0]
+    if operation == "LONG1":
+        (size,) = _read(stream, 1)
+        return int.from_bytes(_read(stream, size), "little", signed=True)
+    if operation == "BINUNICODE":
+        size = int.from_bytes(_read(stream, 4), "little")
+        # Python writes halves of surrogate pairs so.
+        return _read(stream, size).decode("utf-8", "surrogatepass")
+    if operation == "GLOBAL":
+        module, name = stream.readline(), stream.readline()
+        return f"{module.decode()[:-1]} {name.decode()[:-1]}"
+    return None
 
 
 def _check_there(is_there):
