@@ -255,7 +255,8 @@ def _open(path, stack):
         received = "Received: a file."
     raise ValueError(
         f"{path}: must be a model folder with "
-        f"{hugging_face_folder.WEIGHTS_FILE}, a release of Google's with "
+        f"{hugging_face_folder.WEIGHTS_FILE} or "
+        f"{hugging_face_folder.PICKLE_FILE}, a release of Google's with "
         "bert_model.ckpt.index, or the prefix of a TF1 checkpoint. "
         f"{received}"
     )

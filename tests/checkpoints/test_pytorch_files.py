@@ -92,6 +92,14 @@ def test_views_of_storages_are_read_bit_for_bit(tmp_path, is_zip, dtype):
         assert source.dtype_name(name) == names.get(name, expected)
 
 
+@FORMS
+def test_pickles_of_python_2_are_read(tmp_path, is_zip):
+    pytorch_files.write_python_2(tmp_path / FILE, {"a.b": NUMBERS}, is_zip)
+    source = PytorchFile(str(tmp_path / FILE))
+    assert source.shapes == {"a.b": (24,)}
+    np.testing.assert_array_equal(source.read("a.b"), NUMBERS)
+
+
 def test_tensors_are_read_when_they_are_asked_for(tmp_path):
     size = 1 << 20
     tensors = {
@@ -253,9 +261,14 @@ HOSTILE = {
     "call a type": (Call("torch FloatStorage", (5,)), "'torch FloatStorage'"),
     "call a string": (b"X\1\0\0\0a)R", "calls 'a'"),
     "no tuple": (b"ccollections\nOrderedDict\n]R", "must be a tuple"),
-    "arguments": (
-        Call("collections OrderedDict", ([["a", 1]],)),
-        "without arguments",
+    "arguments": (Call("collections OrderedDict", ({},)), "made of pairs"),
+    "no pairs": (
+        Call("collections OrderedDict", ([["a", 1, 2]],)),
+        "made of pairs",
+    ),
+    "a pair twice": (
+        Call("collections OrderedDict", ([["a", 1], ["a", 1]],)),
+        "'a' is there more than once",
     ),
     "inst": (b"(iposix\nsystem\n", "INST"),
     "obj": (b"(cposix\nsystem\no", "'posix system'"),

@@ -15,6 +15,7 @@ from bert_tf.checkpoints.containers.pytorch_file import PytorchFile
 from bert_tf.models.pretrainer import BertPretrainer
 from references import checkpoints as peer
 from support import peers
+from support import pytorch_files
 
 pytestmark = pytest.mark.peers
 
@@ -91,6 +92,15 @@ if num_shards != "1":
     with open(f"{folder}/pytorch_model.bin.index.json", "w") as file:
         json.dump({"metadata": {}, "weight_map": weight_map}, file)
 """
+# Reads the files that tests/support/pytorch_files.py has written.
+READ = """
+import sys
+import numpy as np
+import torch
+for path in sys.argv[1:]:
+    tensors = torch.load(path, weights_only=True)
+    np.savez(path + ".npz", **{n: t.numpy() for n, t in tensors.items()})
+"""
 # Writes a file that torch.load(weights_only=False) takes, of one more kind.
 OTHERS = """
 import sys, torch
@@ -123,6 +133,24 @@ def test_what_torch_saves_is_read_bit_for_bit(tmp_path, is_zip):
         found = source.read(name)
         assert (found.shape, found.dtype) == (array.shape, array.dtype)
         assert found.tobytes() == array.tobytes()
+
+
+def test_torch_reads_what_the_tests_of_its_files_write(tmp_path):
+    numbers = np.arange(6, dtype="float32")
+    paths = []
+    for write in (pytorch_files.write, pytorch_files.write_python_2):
+        for is_zip in (True, False):
+            paths.append(tmp_path / f"{len(paths)}.bin")
+            write(paths[-1], {"a.b": numbers, "c": numbers[2:4]}, is_zip)
+    tied = pytorch_files.View(numbers, (3, 2), (1, 3))
+    pytorch_files.write(tmp_path / "tied.bin", {"a": tied, "b": tied})
+    peers.run("-c", READ, *paths, tmp_path / "tied.bin")
+    for path in paths:
+        found = dict(np.load(f"{path}.npz"))
+        np.testing.assert_array_equal(found["a.b"], numbers)
+        np.testing.assert_array_equal(found["c"], numbers[2:4])
+    for array in dict(np.load(tmp_path / "tied.bin.npz")).values():
+        np.testing.assert_array_equal(array, numbers.reshape(2, 3).T)
 
 
 @FORMS

@@ -190,6 +190,26 @@ def write(path, tensors, is_zip=True):
     write_pickle(path, pickle, storages, is_zip)
 
 
+def write_python_2(path, tensors, is_zip=True):
+    """Writes a file of arrays of one axis, as from Python 2.
+
+    Its strings are bytes, and a dictionary is made of pairs.
+    """
+
+    def short(text):
+        return b"U" + bytes([len(text)]) + text.encode()
+
+    pairs = []
+    for name, array in tensors.items():
+        _, class_name, *_ = storage_id("", CLASSES[array.dtype], 0, is_zip)
+        identifier = (short("storage"), class_name, short(name), short("cpu"))
+        identifier += (array.size,) if is_zip else (array.size, None)
+        pair = [short(name), tensor(Outside(identifier), 0, array.shape, (1,))]
+        pairs.append(pair)
+    pickle = dumps(Call("collections OrderedDict", (pairs,)))
+    write_pickle(path, pickle, tensors, is_zip)
+
+
 def convert(folder, is_zip=True, num_shards=1):
     """Writes the weights of a folder in PyTorch's form, and removes the others.
 

@@ -11,6 +11,7 @@ import pickletools
 import struct
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,7 +66,8 @@ class PlainPickle:
             "PROTO": lambda _: None,
             "STOP": lambda _: None,
             **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1"), push),
-            **dict.fromkeys(("BINFLOAT", "BINUNICODE"), push),
+            "BINFLOAT": push,
+            **dict.fromkeys(("BINUNICODE", "SHORT_BINSTRING"), push),
             "NONE": lambda _: push(None),
             "NEWTRUE": lambda _: push(True),
             "NEWFALSE": lambda _: push(False),
@@ -149,18 +151,7 @@ class PlainPickle:
     def _set_items(self, items):
         target = self._top(dict)
         _check_there(len(items) % 2 == 0)
-        for key, value in zip(items[::2], items[1::2]):
-            # Hashing tuples in tuples may take forever.
-            if type(key) is not str:
-                raise ValueError(
-                    "the keys of a dictionary must be strings. "
-                    f"Received: {files.shortened(key)}."
-                )
-            if key in target:
-                raise ValueError(
-                    f"the name {files.shortened(key)} is there more than once."
-                )
-            target[key] = value
+        fill(target, zip(items[::2], items[1::2]))
 
     def _set_attributes(self, _):
         # Of a dictionary alone. torch keeps the versions of modules there,
@@ -197,6 +188,30 @@ class PlainPickle:
         self._push(self._find(identifier))
 
 
+def fill(target: dict[str, Any], items: Iterable[tuple[Any, Any]]) -> None:
+    """Puts items of a pickle into a dictionary.
+
+    Args:
+        target: The dictionary.
+        items: Its new keys, which may be anything, and their values.
+
+    Raises:
+        ValueError: If a key is not a string, or is there already.
+    """
+    for key, value in items:
+        # Hashing tuples in tuples may take forever.
+        if type(key) is not str:
+            raise ValueError(
+                "the keys of a dictionary must be strings. "
+                f"Received: {files.shortened(key)}."
+            )
+        if key in target:
+            raise ValueError(
+                f"the name {files.shortened(key)} is there more than once."
+            )
+        target[key] = value
+
+
 def _read(stream, size):
     data = stream.read(size)
     if len(data) < size:
@@ -212,6 +227,10 @@ def _read_argument(stream, operation):
     if operation == "LONG1":
         (size,) = _read(stream, 1)
         return int.from_bytes(_read(stream, size), "little", signed=True)
+    if operation == "SHORT_BINSTRING":
+        # A string of Python 2.
+        (size,) = _read(stream, 1)
+        return _read(stream, size).decode()
     if operation == "BINUNICODE":
         size = int.from_bytes(_read(stream, 4), "little")
         # Python writes halves of surrogate pairs so.

@@ -17,6 +17,7 @@ import numpy as np
 
 from bert_tf import files
 from bert_tf.checkpoints import containers
+from bert_tf.checkpoints.containers import plain_pickle
 from bert_tf.checkpoints.containers.plain_pickle import Name
 from bert_tf.checkpoints.containers.plain_pickle import PlainPickle
 
@@ -260,9 +261,20 @@ class PytorchFile:
 
 
 def _make_dictionary(arguments):
-    if arguments:
-        raise ValueError("an OrderedDict must be made without arguments.")
-    return {}
+    values: dict[str, Any] = {}
+    if not arguments:
+        return values
+    # Python 2 gives the items here, as pairs in a list.
+    items = arguments[0]
+    if type(items) is not list or not all(
+        type(item) is list and len(item) == 2 for item in items
+    ):
+        raise ValueError(
+            "an OrderedDict must be made of pairs. "
+            f"Received: {files.shortened(arguments)}."
+        )
+    plain_pickle.fill(values, items)
+    return values
 
 
 def _make_tensor(arguments):
