@@ -55,6 +55,7 @@ slow-check: $(VENV)/installed
 # minutes.
 parity-check: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -m peers tests/checkpoints/test_peers.py \
+		tests/checkpoints/test_pytorch_peers.py \
 		tests/checkpoints/test_family_peers.py \
 		tests/tuning/test_peers.py tests/tuning/test_families.py \
 		tests/text/test_bpe_peers.py \

@@ -13,7 +13,6 @@ import pytest
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints import sentence_folder
-from bert_tf.checkpoints.containers import pytorch_file
 from bert_tf.checkpoints.containers.pytorch_file import PytorchFile
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
@@ -414,7 +413,7 @@ def test_every_truncation_is_an_error(tmp_path, is_zip):
 
 
 def test_a_full_pickle_costs_little(tmp_path):
-    most = pytorch_file._MAX_PICKLE
+    most = 1 << 20
     for operation in (b"}", b"("):
         pickle = b"\x80\x02" + operation * (most - 3) + b"."
         pytorch_files.write_pickle(tmp_path / FILE, pickle)
@@ -438,6 +437,14 @@ def test_values_in_values_cost_little(tmp_path):
         pickle = pytorch_files.dumps(operations)
         pytorch_files.write_pickle(tmp_path / FILE, pickle)
         refused(tmp_path / FILE)
+    # A dictionary of ten thousand items, made ten thousand times.
+    pairs = [[f"{number:x}", None] for number in range(10_000)]
+    once = pytorch_files.dumps(pairs)[2:-1]
+    name = b"ccollections\nOrderedDict\n"
+    pickle = b"\x80\x02" + once + b"\x85r\0\1\0\0" + name + b"r\1\1\0\0"
+    pickle += b"j\1\1\0\0j\0\1\0\0R" * 10_000 + b"."
+    pytorch_files.write_pickle(tmp_path / FILE, pickle)
+    refused(tmp_path / FILE)
     # A memo of any number has one entry.
     pickle = pytorch_files.dumps(b"}r\xff\xff\xff\xff")
     pytorch_files.write_pickle(tmp_path / FILE, pickle)

@@ -32,7 +32,6 @@ SLOTS_FILE = "optimizer.safetensors"
 # The dtypes that weights may be stored in.
 _FLOATS = ("F64", "F32", "F16", "BF16")
 
-
 _File = SafetensorsFile | PytorchFile
 
 

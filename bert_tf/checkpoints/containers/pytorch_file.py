@@ -274,6 +274,8 @@ def _make_dictionary(arguments):
             f"Received: {files.shortened(arguments)}."
         )
     plain_pickle.fill(values, items)
+    # Moved, not copied: a pickle can call this on one list many times.
+    items.clear()
     return values
 
 
