@@ -204,29 +204,22 @@ class HuggingFaceFolder:
 
     def _open(self, path):
         local = self._stack.enter_context(files.local_copy(path))
-        if path.endswith(".safetensors"):
-            return _open_safetensors(path, local, self._stack)
-        return _open_pickle(path, local)
-
-
-def _open_safetensors(path, local, stack):
-    try:
-        return SafetensorsFile(local, stack)
-    except (safetensors.SafetensorError, OSError, ValueError) as error:
-        raise ValueError(
-            f"{path}: is truncated or no safetensors file: {error}"
-        ) from error
-
-
-def _open_pickle(path, local):
-    try:
-        return PytorchFile(local)
-    except (OSError, ValueError) as error:
-        reason = str(error).removesuffix(".")
-        raise ValueError(
-            f"{path}: is damaged or holds more than weights: {reason}. Save "
-            f"the weights as {WEIGHTS_FILE} where the file was made."
-        ) from error
+        is_pickle = not path.endswith(".safetensors")
+        try:
+            if is_pickle:
+                return PytorchFile(local)
+            return SafetensorsFile(local, self._stack)
+        except (safetensors.SafetensorError, OSError, ValueError) as error:
+            if is_pickle:
+                reason = str(error).removesuffix(".")
+                raise ValueError(
+                    f"{path}: is damaged or holds more than weights: {reason}. "
+                    f"Save the weights as {WEIGHTS_FILE} where the file was "
+                    "made."
+                ) from error
+            raise ValueError(
+                f"{path}: is truncated or no safetensors file: {error}"
+            ) from error
 
 
 def write(path: str, tensors: dict[str, np.ndarray]) -> None:
