@@ -57,9 +57,9 @@ _WITHOUT_SEGMENTS = (
     "RetriBertTokenizer",
 )
 
-# transformers' other classes: they split texts otherwise, by their own code.
-FOREIGN = frozenset(
-    """
+# transformers' other classes, without "Tokenizer": their code splits texts in
+# other ways.
+_FOREIGN = """
     Barthez Bartpho BertGeneration BertJapanese Bertweet BigBird BioGpt
     Blenderbot BlenderbotSmall Bloom ByT5 CLIP CTRL Canine Clvp CodeGen
     CodeLlama Cohere Cpm CpmAnt DPRReader Deberta DebertaV2 Dia Esm Esmc
@@ -71,8 +71,8 @@ FOREIGN = frozenset(
     RoCBert RoFormer SeamlessM4T Siglip Siglip2 Speech2Text SpeechT5
     Splinter T5 Tapas Tipsv2 Udop VideoPrism Vits Wav2Vec2CTC
     Wav2Vec2PhonemeCTC Whisper XGLM XLM XLNet
-    """.split()
-)
+"""
+FOREIGN = frozenset(_FOREIGN.split())
 
 
 def base(name: str) -> str:
