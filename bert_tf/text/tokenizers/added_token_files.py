@@ -98,28 +98,30 @@ def read(
             key=lambda listed: listed.index,
         )
     named = list(_named(folder, settings, special))
-    if not tokenizer_classes.is_rebuilt(settings, kind):
-        listed = [*in_json, *decoder, *named]
-    else:
-        listed = [*decoder, *named]
-        if _DECODER in settings:
-            _check_agreement(folder, in_json, listed, special)
+    listed = [*decoder, *named, *_extra(folder, settings)]
+    is_rebuilt = tokenizer_classes.is_rebuilt(settings, kind)
+    if _DECODER in settings:
+        _check_agreement(folder, in_json, listed, special, is_rebuilt)
+    if not is_rebuilt:
+        # Those of the settings come after, and their flags count.
+        new = {each.token.content for each in decoder}
+        listed = [
+            *(each for each in in_json if each.token.content not in new),
+            *listed,
+        ]
     return _placed(listed, entries, {each.token.content for each in named})
 
 
 def _merged(folder, settings):
     """Returns the settings with those of special_tokens_map.json."""
     settings = dict(settings)
-    # As in transformers, one of the two names counts.
     if not settings.get(_EXTRA):
         settings[_EXTRA] = settings.pop(_ADDITIONAL, None)
     path = f"{folder}/{SPECIAL_FILE}"
     if settings.get(_DECODER) is None:
         settings.pop(_DECODER, None)
         if files.exists(path):
-            told = files.read_object(path)
-            extra = settings[_EXTRA] or told.pop(_ADDITIONAL, None)
-            settings |= {_EXTRA: extra} | told
+            settings |= files.read_object(path)
     return settings
 
 
@@ -201,12 +203,26 @@ def _named(folder, settings, special):
             # By default they are as `added_tokens.default` has them.
             if token.content not in special.names or isinstance(value, dict):
                 yield _Listed(token, None, path)
-        for value in _values(settings[_EXTRA]):
+
+
+def _extra(folder, settings):
+    # One of the two names counts.
+    extra = settings[_EXTRA] or settings.get(_ADDITIONAL)
+    path = f"{folder}/{SETTINGS_FILE}"
+    with files.errors_named(path):
+        for value in _values(extra):
             yield _Listed(_token(_EXTRA, value, is_special=True), None, path)
 
 
 def _values(extra):
-    return list(extra.values()) if isinstance(extra, dict) else extra or []
+    if isinstance(extra, dict):
+        return list(extra.values())
+    if not isinstance(extra, list | None):
+        raise ValueError(
+            f"`{_EXTRA}` must be a list or an object of tokens. "
+            f"Received: {files.shortened(extra)}."
+        )
+    return extra or []
 
 
 def _content(value):
@@ -246,14 +262,22 @@ def _check_agreement(
     in_json: Iterable[_Listed],
     listed: Iterable[_Listed],
     special: SpecialTokens,
+    is_rebuilt: bool,
 ) -> None:
-    """Checks that `tokenizers` and transformers find the same tokens."""
+    """Checks that `tokenizers` and transformers find the same tokens.
+
+    A class that is not rebuilt also has those of tokenizer.json alone.
+    """
     found: dict[str, AddedToken] = {}
     for each in listed:
         found.setdefault(each.token.content, each.token)
     for each in in_json:
         content = each.token.content
-        if content not in special.names and found.get(content) != each.token:
+        if content in special.names or (
+            content not in found and not is_rebuilt
+        ):
+            continue
+        if found.get(content) != each.token:
             raise ValueError(
                 f"{folder}/{SETTINGS_FILE}: `{_DECODER}` must have the added "
                 f"token {files.shortened(content)} as {TOKENIZER_FILE} has it. "
