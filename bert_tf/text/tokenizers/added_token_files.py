@@ -103,12 +103,10 @@ def read(
     if _DECODER in settings:
         _check_agreement(folder, in_json, listed, special, is_rebuilt)
     if not is_rebuilt:
-        # Those of the settings come after, and their flags count.
-        new = {each.token.content for each in decoder}
-        listed = [
-            *(each for each in in_json if each.token.content not in new),
-            *listed,
-        ]
+        # These are the first, with the flags of the settings.
+        told = {each.token.content: each for each in decoder}
+        first = [told.get(each.token.content, each) for each in in_json]
+        listed = [*first, *listed]
     return _placed(listed, entries, {each.token.content for each in named})
 
 
