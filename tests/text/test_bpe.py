@@ -517,7 +517,8 @@ def test_settings_that_contradict_are_refused(tmp_path):
     # transformers sets no space where the settings do not say so.
     spec = dataclasses.replace(SPEC, add_prefix_space=True)
     (tmp_path / "x/tokenizer.json").write_text(json.dumps(spec.tokenizer_json))
-    (tmp_path / "x/tokenizer_config.json").write_text("{}")
+    name = {"tokenizer_class": "RobertaTokenizer"}
+    (tmp_path / "x/tokenizer_config.json").write_text(json.dumps(name))
     with pytest.raises(ValueError, match="`add_prefix_space` must .*default"):
         tokenizer_files.read(folder)
     name = {"tokenizer_class": "PreTrainedTokenizerFast"}

@@ -248,6 +248,8 @@ GENERAL = {"tokenizer_class": "PreTrainedTokenizerFast"}
         (GENERAL, {"lowercase": False}, False),
         (GENERAL | {"do_lower_case": True}, {"lowercase": False}, False),
         ({"tokenizer_class": "Mine"}, {"lowercase": False}, False),
+        # Without config.json, transformers does not know the class.
+        ({}, {"lowercase": False}, False),
     ],
 )
 def test_the_case_is_that_of_both_files(write, settings, changes, is_lower):
@@ -279,7 +281,10 @@ def test_the_case_is_that_of_both_files(write, settings, changes, is_lower):
         ({"cls_token": "<s>"}, {}, r"`cls_token` must be \[CLS\].*'<s>'"),
     ],
 )
-def test_files_that_contradict_are_refused(write, settings, changes, match):
+def test_files_that_contradict_are_refused(
+    tmp_path, write, settings, changes, match
+):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     folder = write(settings, normalizer=normalizer(**changes))
     with pytest.raises(ValueError, match=f"json: .*{match}"):
         tokenizer_files.read(folder)

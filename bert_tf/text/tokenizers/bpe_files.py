@@ -187,8 +187,10 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
         tokenizer = files.read_object(path)
         with files.errors_named(path):
             found = _read_json(path, tokenizer)
-        if tokenizer_classes.is_rebuilt(settings, tokenizer_classes.BPE):
-            _check_agreement(settings_path, settings, found)
+        if tokenizer_classes.is_rebuilt(
+            folder, settings, tokenizer_classes.BPE
+        ):
+            _check_agreement(folder, settings, found)
     else:
         path = f"{folder}/{VOCABULARY_FILE}"
         for name in (VOCABULARY_FILE, MERGES_FILE):
@@ -227,14 +229,16 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
     )
 
 
-def _check_agreement(path, settings, found):
+def _check_agreement(folder, settings, found):
     """Checks that the settings, which transformers obeys, say the same."""
+    has_defaults = tokenizer_classes.has_defaults(folder, settings)
     for name, default in (("add_prefix_space", False), ("trim_offsets", True)):
-        received, expected = settings.get(name, default), getattr(found, name)
+        expected = getattr(found, name)
+        received = settings.get(name, default if has_defaults else expected)
         if received != expected:
             raise ValueError(
-                f"{path}: `{name}` must be {expected}, as in {TOKENIZER_FILE}. "
-                f"Received: {name}={received}"
+                f"{folder}/{SETTINGS_FILE}: `{name}` must be {expected}, as in "
+                f"{TOKENIZER_FILE}. Received: {name}={received}"
                 f"{'' if name in settings else ', by default'}."
             )
 

@@ -104,6 +104,19 @@ def is_rebuilt(settings: dict[str, Any], kind: str) -> bool:
     return CLASSES.get(base(name)) == kind and base(name) not in _OBEDIENT
 
 
+def has_defaults(folder: str, settings: dict[str, Any]) -> bool:
+    """Returns whether the class is known, and so its settings by default.
+
+    Args:
+        folder: The folder. transformers needs its config.json where the
+            settings name no class.
+        settings: The contents of its tokenizer_config.json.
+    """
+    return "tokenizer_class" in settings or files.exists(
+        f"{folder}/config.json"
+    )
+
+
 def gives_segments(settings: dict[str, Any]) -> bool:
     """Returns whether transformers gives the model segments, 1 for B.
 

@@ -137,33 +137,24 @@ def _case(folder, settings, tokenizer, do_lower_case):
 
     Checks the rest of what a normaliser does.
     """
+    path = f"{folder}/{SETTINGS_FILE}"
+    path = path if files.exists(path) else folder
     told = {
         name: settings.get(name, default)
         for name, (_, default) in _SETTINGS.items()
     }
-    path = f"{folder}/{SETTINGS_FILE}"
-    path = path if files.exists(path) else folder
     if tokenizer is None:
         told["do_lower_case"] = settings.get("do_lower_case")
     else:
         json_path = f"{folder}/{TOKENIZER_FILE}"
         with files.errors_named(json_path):
-            normalizer = _normalizer(tokenizer)
-        in_json = {
-            name: normalizer.get(its_name, default)
-            for name, (its_name, default) in _SETTINGS.items()
-        }
-        if tokenizer_classes.is_rebuilt(settings, tokenizer_classes.WORDPIECE):
-            for name in _SETTINGS:
-                theirs, ours = _folding(told)[name], _folding(in_json)[name]
-                is_given = name == "do_lower_case" and do_lower_case is not None
-                if theirs != ours and not is_given:
-                    raise ValueError(
-                        f"{path}: `{name}` must be {ours}, as the normalizer "
-                        f"of {TOKENIZER_FILE} says: transformers obeys the "
-                        f"one, `tokenizers` the other. Received: {theirs}"
-                        f"{'' if name in settings else ', by default'}."
-                    )
+            in_json = _normalizer(tokenizer)
+        kind = tokenizer_classes.WORDPIECE
+        if tokenizer_classes.is_rebuilt(settings, kind):
+            if not tokenizer_classes.has_defaults(folder, settings):
+                told = in_json | settings
+            with files.errors_named(path):
+                _check_agreement(settings, told, in_json, do_lower_case)
         told, path = in_json, json_path
     if do_lower_case is not None:
         told["do_lower_case"] = do_lower_case
@@ -172,7 +163,23 @@ def _case(folder, settings, tokenizer, do_lower_case):
     return told["do_lower_case"]
 
 
+def _check_agreement(settings, told, in_json, do_lower_case):
+    """Checks that the settings, which transformers obeys, say the same."""
+    for name in _SETTINGS:
+        received, expected = _folding(told)[name], _folding(in_json)[name]
+        if name == "do_lower_case" and do_lower_case is not None:
+            # It was given, whatever the files say.
+            continue
+        if received != expected:
+            raise ValueError(
+                f"`{name}` must be {expected}, as the normalizer of "
+                f"{TOKENIZER_FILE} says. Received: {name}={received}"
+                f"{'' if name in settings else ', by default'}."
+            )
+
+
 def _normalizer(tokenizer):
+    """Returns {setting: its value} of tokenizer.json."""
     normalizer = tokenizer_json.part(tokenizer, "normalizer")
     if normalizer["type"] != "BertNormalizer" or not normalizer.get(
         "clean_text", True
@@ -181,7 +188,10 @@ def _normalizer(tokenizer):
             "`normalizer` must be a BertNormalizer with clean_text=true. "
             f"Received: normalizer={files.shortened(normalizer)}."
         )
-    return normalizer
+    return {
+        name: normalizer.get(its_name, default)
+        for name, (its_name, default) in _SETTINGS.items()
+    }
 
 
 def _folding(told):
