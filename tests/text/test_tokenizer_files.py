@@ -284,7 +284,7 @@ def test_the_case_is_that_of_both_files(write, settings, changes, is_lower):
 def test_files_that_contradict_are_refused(
     tmp_path, write, settings, changes, match
 ):
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "config.json").write_text('{"type_vocab_size": 2}')
     folder = write(settings, normalizer=normalizer(**changes))
     with pytest.raises(ValueError, match=f"json: .*{match}"):
         tokenizer_files.read(folder)

@@ -187,9 +187,7 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
         tokenizer = files.read_object(path)
         with files.errors_named(path):
             found = _read_json(path, tokenizer)
-        if tokenizer_classes.is_rebuilt(
-            folder, settings, tokenizer_classes.BPE
-        ):
+        if tokenizer_classes.is_rebuilt(settings, tokenizer_classes.BPE):
             _check_agreement(folder, settings, found)
     else:
         path = f"{folder}/{VOCABULARY_FILE}"
