@@ -48,12 +48,12 @@ class _Listed(NamedTuple):
 
     Attributes:
         token: The `AddedToken`; `is_piece` is not known yet.
-        index: The id that the file says, if any.
+        number: The id that the file says, if any.
         place: The file, for messages.
     """
 
     token: AddedToken
-    index: int | None
+    number: int | None
     place: str
 
 
@@ -92,10 +92,10 @@ def read(
     else:
         decoder = sorted(
             {
-                listed.index: listed
+                listed.number: listed
                 for listed in [*_in_ids_file(folder, settings), *in_json]
             }.values(),
-            key=lambda listed: listed.index,
+            key=lambda listed: listed.number,
         )
     named = list(_named(folder, settings, special))
     listed = [*decoder, *named, *_extra(folder, settings)]
@@ -150,7 +150,7 @@ def _in_decoder(folder, decoder):
             _Listed(_token(_DECODER, value), _index(_DECODER, index), path)
             for index, value in decoder.items()
         ]
-    return sorted(found, key=lambda listed: listed.index)
+    return sorted(found, key=lambda listed: listed.number)
 
 
 def _in_ids_file(folder, settings):
