@@ -85,7 +85,7 @@ def convert(
         if vocabulary is None:
             raise ValueError(f"{checkpoint.folder}: must have a vocab.txt.")
         tokenizer = tokenizer_files.read(
-            checkpoint.folder, vocabulary, do_lower_case
+            checkpoint.folder, do_lower_case=do_lower_case
         )
         if max_position_embeddings is not None:
             config = loading.longer_config(config, max_position_embeddings)

@@ -414,7 +414,6 @@ def check_vocabulary(
         return None
     with files.errors_named(path):
         _check_entries(config, vocabulary)
-    tokenizer_files.read(folder, vocabulary)
     return vocabulary
 
 

@@ -91,7 +91,9 @@ class Vocabulary:
     """The entries of a vocabulary, in the order of their ids.
 
     Args:
-        tokens: All entries, special tokens included, each once.
+        tokens: All entries, special tokens included. In a WordPiece file an
+            entry may be blank, which no word matches, or be there twice: its
+            id is the last one.
         path: The file that they are from, if any. Messages name it, and
             comparisons ignore it.
         special: The `SpecialTokens`.
@@ -99,8 +101,9 @@ class Vocabulary:
             white space or NUL, and at most 256 bytes.
 
     Raises:
-        ValueError: If an entry is empty, occurs twice or breaks those rules,
-            or a special token is missing. The message names the line.
+        ValueError: If an entry breaks those rules or, in other kinds, is empty
+            or occurs twice, or a special token is missing. The message names
+            the line.
     """
 
     tokens: tuple[str, ...]
@@ -140,6 +143,15 @@ class Vocabulary:
         if token not in self._ids:
             raise ValueError(f"The vocabulary has no entry {token!r}.")
         return self._ids[token]
+
+    @functools.cached_property
+    def unused(self) -> tuple[int, ...]:
+        """The ids of entries that are blank, or that come again later."""
+        return tuple(
+            index
+            for index, token in enumerate(self.tokens)
+            if not token.strip() or self._ids[token] != index
+        )
 
     @property
     def pad_id(self) -> int:
@@ -188,31 +200,51 @@ class Vocabulary:
 def load_vocabulary(path: str) -> Vocabulary:
     """Reads a vocabulary file and checks it.
 
+    As in google-research/bert, white space at the ends of lines does not count.
+    A warning tells what else is passed over: a byte order mark, and entries
+    that are blank or that come again, which keep their ids.
+
     Raises:
         ValueError: If the file is missing, larger than
-            `files.MAX_FOLDER_TEXT`, not UTF-8, has Windows line ends
-            or a byte order mark, or its entries make no `Vocabulary`. The
-            message names the file and the line.
+            `files.MAX_FOLDER_TEXT` or not UTF-8, or its entries make no
+            `Vocabulary`. The message names the file and the line.
     """
     text = files.read_text(path, files.MAX_FOLDER_TEXT)
-    if text.startswith("\ufeff"):
-        raise ValueError(f"{path}, line 1: begins with a byte order mark.")
     # Not splitlines(): it would also split at U+2028, which is an entry.
-    lines = text.split("\n")
+    lines = text.removeprefix("\ufeff").split("\n")
     if not lines[-1]:
         lines.pop()
-    for number, line in enumerate(lines, start=1):
-        if line.endswith("\r"):
-            raise ValueError(
-                f"{path}, line {number}: ends in CR LF, the line end of "
-                "Windows; a vocabulary must have LF only."
-            )
     if not lines:
         raise ValueError(f"{path}: the vocabulary is empty.")
+    # A line of white space alone stays as it is, to be written again.
+    entries = [line.rstrip() or line.removesuffix("\r") for line in lines]
     try:
-        return Vocabulary(tokens=tuple(lines), path=str(path))
+        vocabulary = Vocabulary(tokens=tuple(entries), path=str(path))
     except ValueError as error:
         raise ValueError(f"{path}, {error}") from error
+    _warn_of_skipped(str(path), text.startswith("\ufeff"), vocabulary.unused)
+    return vocabulary
+
+
+# Cached to warn once per process.
+@functools.cache
+def _warn_of_skipped(path, has_mark, unused):
+    skipped = [f"line {index + 1}" for index in unused]
+    if skipped or has_mark:
+        _logger.warning(
+            "%s: passed over %s.",
+            path,
+            " and ".join(
+                [
+                    *["a byte order mark"] * has_mark,
+                    *[
+                        "entries that are blank or come again, whose ids no "
+                        f"text gets: {files.shortened(skipped)}"
+                    ]
+                    * bool(skipped),
+                ]
+            ),
+        )
 
 
 def check_case(vocabulary: Vocabulary, do_lower_case: bool) -> None:
@@ -269,18 +301,23 @@ def _fault(token, lines, is_wordpiece):
     """
     if not isinstance(token, str):
         return f"an entry must be a string. Received: {files.shortened(token)}."
-    if not (_ENTRY.search(token) if is_wordpiece else token):
+    if is_wordpiece:
+        return _wordpiece_fault(token)
+    if not token:
         return "the entry is blank."
-    if is_wordpiece and not _ENTRY.fullmatch(token):
-        return f"the entry {files.shortened(token)} holds white space or NUL."
     if token in lines:
         return (
             f"the entry {files.shortened(token)} is there already, in line "
             f"{lines[token]}."
         )
+    return None
+
+
+def _wordpiece_fault(token):
+    if token.strip() and not _ENTRY.fullmatch(token):
+        return f"the entry {files.shortened(token)} holds white space or NUL."
     piece = token.removeprefix(CONTINUATION)
-    num_bytes = len(piece.encode("utf-8", "surrogatepass"))
-    if is_wordpiece and num_bytes > MAX_ENTRY_BYTES:
+    if len(piece.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
         return (
             f"an entry must have at most {MAX_ENTRY_BYTES} bytes. "
             f"Received: {files.shortened(token)}."

@@ -434,13 +434,13 @@ def test_vocabulary_of_tokenizer_json_is_read(tmp_path):
     (tmp_path / "vocab.txt").unlink()
     assert model_folder.read_vocabulary(tmp_path) is None
     ids = {token: index for index, token in enumerate(peer.TOKENS[:-1])}
-    tokenizer = {
-        "model": {"type": "WordPiece", "vocab": ids},
-        "added_tokens": [
-            {"id": 0, "content": "[PAD]"},
-            {"id": 16, "content": "e"},
-        ],
-    }
+    spec = WordpieceSpec(Vocabulary(tokens=peer.TOKENS))
+    tokenizer = spec.tokenizer_json
+    del tokenizer["model"]["vocab"][peer.TOKENS[-1]]
+    tokenizer["added_tokens"] = [
+        {"id": 0, "content": "[PAD]"},
+        {"id": 16, "content": "e"},
+    ]
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(tokenizer))
     assert model_folder.read_vocabulary(tmp_path).tokens == peer.TOKENS

@@ -439,6 +439,7 @@ def test_label_names_must_be_as_many_as_labels(tmp_path):
 
 def test_vocabulary_is_checked_at_load(tmp_path):
     folder = save(tmp_path / "f", BertEncoder(CONFIG))
+    (tmp_path / "f/tokenizer.json").unlink()
     vocabulary = tmp_path / "f/vocab.txt"
     vocabulary.write_text(VOCABULARY.to_text() + "more\n")
     with pytest.raises(ValueError, match=r"vocab\.txt.*vocab_size=7.*8"):

@@ -396,6 +396,63 @@ def test_a_tokenizer_json_of_another_version_is_read(tmp_path):
     assert tokenizer_files.read(str(tmp_path)) == SPEC
 
 
+FRAME = [
+    {"SpecialToken": {"id": "<s>", "type_id": 0}},
+    {"Sequence": {"id": "A", "type_id": 0}},
+    {"SpecialToken": {"id": "</s>", "type_id": 0}},
+]
+TEMPLATE = {
+    "type": "TemplateProcessing",
+    "single": FRAME,
+    "pair": [
+        *FRAME,
+        FRAME[2],
+        {"Sequence": {"id": "B", "type_id": 0}},
+        FRAME[2],
+    ],
+    "special_tokens": {
+        "<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]},
+        "</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"normalizer": {"type": "Sequence", "normalizers": []}},
+        {"model": {"dropout": 0.0}},
+        {"model": {"byte_fallback": True, "fuse_unk": True}},
+        {"model": {"unk_token": "<unk>"}},
+        {"post_processor": TEMPLATE},
+        {
+            "pre_tokenizer": {
+                "type": "Sequence",
+                "pretokenizers": [SPEC.tokenizer_json["pre_tokenizer"]],
+            },
+        },
+        {
+            "post_processor": {
+                "type": "Sequence",
+                "processors": [SPEC.tokenizer_json["post_processor"]],
+            },
+        },
+    ],
+)
+def test_other_spellings_are_read(tmp_path, changes):
+    values = SPEC.tokenizer_json
+    changes["model"] = values["model"] | changes.get("model", {})
+    text = json.dumps(values | changes)
+    (tmp_path / "tokenizer.json").write_text(text)
+    spec = tokenizer_files.read(str(tmp_path))
+    assert spec == SPEC
+    theirs = tokenizers.Tokenizer.from_str(text)
+    pair = ("the cat's in", "cat")
+    ids = Preprocessor(spec, 20)(pair)["input_ids"].numpy().tolist()
+    expected = theirs.encode(*pair).ids
+    assert ids[: len(expected)] == expected
+
+
 NO_OTHER = {"type": "BertNormalizer", "lowercase": True}
 
 
@@ -408,11 +465,15 @@ NO_OTHER = {"type": "BertNormalizer", "lowercase": True}
             "`pre_tokenizer.type` must be 'ByteLevel'.*'Whitespace'",
         ),
         ({"pre_tokenizer": {"use_regex": False}}, "use_regex` must be True"),
-        ({"post_processor": {"type": "BertProcessing"}}, "RobertaProcessing"),
-        ({"post_processor": {"cls": ["[CLS]", 0]}}, "cls` must be <s>"),
+        ({"post_processor": {"type": "BertProcessing"}}, "must frame texts"),
+        (
+            {"post_processor": {"type": "ByteLevel"}},
+            "must frame texts as <s> A",
+        ),
+        ({"post_processor": {"cls": ["<s>", 7]}}, "with the ids 0 and 2"),
+        ({"post_processor": {"sep": ["</s>", 1]}}, "with the ids 0 and 2"),
         ({"model": {"dropout": 0.1}}, "model.dropout` must be None or 0.*0.1"),
         ({"model": {"ignore_merges": True}}, "ignore_merges` must be False"),
-        ({"model": {"byte_fallback": True}}, "byte_fallback` must be False"),
         ({"model": {"end_of_word_suffix": "</w>"}}, "end_of_word_suffix"),
         ({"model": {"merges": None}}, "merges` must be a list"),
         ({"model": {"merges": []}}, "merges` must hold a merge"),
@@ -421,11 +482,11 @@ NO_OTHER = {"type": "BertNormalizer", "lowercase": True}
         ({"model": {"merges": ["z z"]}}, "merge 1.*must have the entry 'zz'"),
         ({"model": {"vocab": {"<s>": 7}}}, "must be 0, 1, 2"),
         (
-            {"added_tokens": [{"content": "<user>", "id": NEW_ID}]},
-            "`added_tokens` must be special tokens.*<user>",
+            {"added_tokens": [{"content": "<user>", "id": NEW_ID + 1}]},
+            f"added token '<user>' must have the id {NEW_ID}",
         ),
         ({"truncation": {"direction": "Left"}}, "direction 'Right'.*'Left'"),
-        ({"model": {"type": "Other"}}, "type WordPiece or BPE.*'Other'"),
+        ({"model": {"type": "Other"}}, "WordPiece, BPE or Unigram.*'Other'"),
     ],
 )
 def test_what_is_not_done_is_refused(tmp_path, changes, match):
@@ -435,7 +496,7 @@ def test_what_is_not_done_is_refused(tmp_path, changes, match):
         tokenizer_files.read(str(tmp_path))
 
 
-@pytest.mark.parametrize("model", [None, 7, [], {}, {"type": "WordPiece"}])
+@pytest.mark.parametrize("model", [None, 7, [], {"type": "WordLevel"}])
 def test_settings_of_another_model_than_its_file_are_refused(tmp_path, model):
     names = ("tokenizer.json", "tokenizer_config.json")
     folder = write(tmp_path / "x", *names, tokenizer_class="RobertaTokenizer")
@@ -450,9 +511,23 @@ def test_settings_that_contradict_are_refused(tmp_path):
     folder = write(tmp_path / "x", *names, add_prefix_space=True)
     with pytest.raises(ValueError, match="config.json: `add_prefix_space` mus"):
         tokenizer_files.read(folder)
-    folder = write(tmp_path / "x", *names, do_lower_case=True)
-    with pytest.raises(ValueError, match="config.json: `do_lower_case` must"):
+    folder = write(tmp_path / "x", *names, trim_offsets=False)
+    with pytest.raises(ValueError, match="config.json: `trim_offsets` must"):
         tokenizer_files.read(folder)
+    # transformers sets no space where the settings do not say so.
+    spec = dataclasses.replace(SPEC, add_prefix_space=True)
+    (tmp_path / "x/tokenizer.json").write_text(json.dumps(spec.tokenizer_json))
+    name = {"tokenizer_class": "RobertaTokenizer"}
+    (tmp_path / "x/tokenizer_config.json").write_text(json.dumps(name))
+    with pytest.raises(ValueError, match="`add_prefix_space` must .*default"):
+        tokenizer_files.read(folder)
+    name = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (tmp_path / "x/tokenizer_config.json").write_text(json.dumps(name))
+    assert tokenizer_files.read(folder) == spec
+    # Like transformers, a tokenizer that knows no case has no use for this.
+    folder = write(tmp_path / "x", *names, do_lower_case=True)
+    assert tokenizer_files.read(folder) == SPEC
+    assert not tokenizer_files.read_settings(folder)["do_lower_case"]
     folder = write(tmp_path / "x", *names)
     with pytest.raises(ValueError, match="`do_lower_case` must be False"):
         tokenizer_files.read(folder, do_lower_case=True)

@@ -358,18 +358,8 @@ def test_folder_with_tokenizer_json_alone(
     tmp_path, do_lower_case, has_settings
 ):
     # What transformers 5 writes. The vocabulary alone would not tell "False".
-    tokenizer = {
-        "normalizer": {
-            "type": "BertNormalizer",
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": do_lower_case,
-        },
-        "model": {
-            "type": "WordPiece",
-            "vocab": {token: index for index, token in enumerate(TOKENS)},
-        },
-    }
+    tokenizer = WordpieceSpec(VOCABULARY).tokenizer_json
+    tokenizer["normalizer"]["lowercase"] = do_lower_case
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer), "utf-8")
     if has_settings:
         (tmp_path / "tokenizer_config.json").write_text(

@@ -12,29 +12,53 @@ from bert_tf.checkpoints import starting_point
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.tokenizers import sentencepiece_model
+from bert_tf.text.tokenizers import unigram
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
+from bert_tf.text.vocabulary import Vocabulary
 from references import checkpoints as peer
 
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s")
 IDS = {token: index for index, token in enumerate(TOKENS)}
-NORMALIZER = {
-    "type": "BertNormalizer",
-    "clean_text": True,
-    "handle_chinese_chars": True,
-    "strip_accents": None,
-    "lowercase": False,
+JSON = WordpieceSpec(Vocabulary(tokens=TOKENS)).tokenizer_json
+NORMALIZER = JSON["normalizer"]
+NEW_ID = len(TOKENS)
+E1 = {
+    "id": NEW_ID,
+    "content": "[E1]",
+    "single_word": False,
+    "lstrip": True,
+    "rstrip": False,
+    "normalized": False,
+    "special": True,
 }
 
 
 @pytest.fixture
 def write(tmp_path):
-    """Returns a function that writes a tokenizer.json into tmp_path."""
+    """Returns a function that writes a tokenizer.json into tmp_path.
 
-    def write(**values):
-        (tmp_path / "tokenizer.json").write_text(json.dumps(values), "utf-8")
-        return tmp_path
+    Its arguments change parts of BERT's; `settings` are tokenizer_config.json.
+    """
+
+    def write(settings=None, **parts):
+        texts = {"tokenizer.json": JSON | parts}
+        if settings is not None:
+            texts["tokenizer_config.json"] = settings
+        for name, values in texts.items():
+            (tmp_path / name).write_text(json.dumps(values), "utf-8")
+        return str(tmp_path)
 
     return write
+
+
+def model(**changes):
+    return {"model": JSON["model"] | changes}
+
+
+def normalizer(**changes):
+    return NORMALIZER | changes
 
 
 def test_a_folder_without_any(tmp_path):
@@ -44,51 +68,144 @@ def test_a_folder_without_any(tmp_path):
 
 
 def test_tokens_are_in_the_order_of_their_ids(write):
-    backwards = dict(reversed(IDS.items()))
-    folder = write(model={"type": "WordPiece", "vocab": backwards})
+    folder = write(**model(vocab=dict(reversed(IDS.items()))))
     assert tokenizer_files.read_vocabulary(folder).tokens == TOKENS
 
 
-def test_added_tokens_come_with_their_ids(write):
-    folder = write(
-        added_tokens=[
-            {"id": 0, "content": "[PAD]"},
-            {"id": 8, "content": "[NEW]"},
-        ],
-        model={"vocab": IDS},
+def test_ids_without_an_entry_are_unused(write):
+    ids = {token: 2 * index for token, index in IDS.items()}
+    frame = {
+        "type": "BertProcessing",
+        "sep": ["[SEP]", 6],
+        "cls": ["[CLS]", 4],
+    }
+    folder = write(post_processor=frame, added_tokens=[], **model(vocab=ids))
+    spec = tokenizer_files.read(folder)
+    assert spec.vocabulary.tokens[::2] == TOKENS
+    assert set(spec.vocabulary.tokens[1::2]) == {""}
+    ids = spec.make().tokenize(["the cats"]).to_list()
+    assert ids == [[[10], [12, 14]]]
+    assert spec.tokenizer_json["model"]["vocab"] == dict(
+        zip(TOKENS, range(0, 16, 2))
     )
-    assert tokenizer_files.read_vocabulary(folder).tokens == (*TOKENS, "[NEW]")
 
 
-def test_vocab_txt_comes_first(write):
-    folder = write(model={"type": "BPE"})
-    (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    assert tokenizer_files.read_vocabulary(folder).tokens == TOKENS
+def test_tokenizer_json_comes_first(write, tmp_path, caplog):
+    folder = write()
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(TOKENS[::-1]))
+    for _ in range(2):
+        assert tokenizer_files.read(folder).vocabulary.tokens == TOKENS
+    (record,) = caplog.records
+    assert str(path) in record.getMessage()
+    caplog.clear()
+    # The same entries, and a line that no text uses.
+    path.write_text("\n".join((*TOKENS, " ")))
+    assert tokenizer_files.read(folder).vocabulary.tokens == (*TOKENS, " ")
+    path.write_text("a b")
+    assert tokenizer_files.read(folder).vocabulary.tokens == TOKENS
 
 
 @pytest.mark.parametrize(
-    ("values", "match"),
+    ("parts", "match"),
     [
-        ({}, "`model` must be of the type WordPiece"),
+        ({"model": None}, "`model.type` must be WordPiece, BPE or Unigram"),
+        (model(type="WordLevel"), "WordPiece, BPE or Unigram.*'WordLevel'"),
+        (model(vocab=None), "`vocab`"),
+        (model(vocab=list(TOKENS)), "`vocab`"),
+        (model(vocab=IDS | {"x": 99}), "0, 1, 2"),
+        (model(vocab=IDS | {"x": 7}), r"id 7 must be of one.*'##s', 'x'"),
         (
-            {"model": {"type": "WordLevel", "vocab": IDS}},
-            "WordPiece or BPE.*'WordLevel'",
+            model(vocab={"[PAD]": 0}) | {"added_tokens": []},
+            r"\[UNK\].* missing",
         ),
-        ({"model": {"type": "WordPiece"}}, "`vocab`"),
-        ({"model": {"vocab": list(TOKENS)}}, "`vocab`"),
-        ({"model": {"vocab": IDS | {"x": 9}}}, "0, 1, 2"),
-        ({"model": {"vocab": IDS | {"x": 7}}}, "0, 1, 2"),
-        ({"model": {"vocab": {"[PAD]": 0}}}, r"\[UNK\].* missing"),
-        (
-            {"model": {"vocab": IDS, "continuing_subword_prefix": "@"}},
-            "continuing_subword_prefix.*'@'",
-        ),
+        (model(continuing_subword_prefix="@"), "subword_prefix.* '##'.*'@'"),
+        (model(unk_token="[PAD]"), r"unk_token` must be '\[UNK\]'.*PAD"),
+        (model(max_input_chars_per_word=201), "must be 1 to 200.*201"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "BertPreTok.*'Whitespace'"),
+        ({"pre_tokenizer": None}, "`pre_tokenizer` must be a BertPreTok.*None"),
+        ({"normalizer": None}, "`normalizer` must be a BertNormalizer"),
+        ({"normalizer": {"type": "NFKC"}}, "BertNormalizer.*NFKC"),
+        ({"normalizer": {"type": "Lowercase"}}, "BertNormalizer.*Lowercase"),
+        ({"normalizer": normalizer(clean_text=False)}, "clean_text=true.*Fal"),
+        ({"truncation": {"direction": "Left"}}, "`truncation` must .*'Left'"),
+        ({"truncation": "Left"}, "`truncation` must be null.*'Left'"),
+        ({"post_processor": None}, r"`post_processor` must frame .*\[CLS\] A"),
     ],
 )
-def test_other_tokenizers_are_refused(write, values, match):
-    folder = write(**values)
+def test_other_tokenizers_are_refused(write, parts, match):
+    folder = write(**parts)
     with pytest.raises(ValueError, match=f"tokenizer.json: .*{match}"):
-        tokenizer_files.read_vocabulary(folder)
+        tokenizer_files.read(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame["single"].pop(),
+        lambda frame: frame["single"].reverse(),
+        lambda frame: frame["pair"].insert(3, frame["pair"][2]),
+        lambda frame: frame["pair"][3]["Sequence"].update(type_id=0),
+        lambda frame: frame["single"][1]["Sequence"].update(type_id=1),
+        lambda frame: frame["special_tokens"]["[CLS]"].update(ids=[5]),
+        lambda frame: frame["special_tokens"]["[SEP]"].update(ids=[3, 3]),
+        lambda frame: frame.update(special_tokens={}),
+        lambda frame: frame.update(single=[7]),
+        lambda frame: frame.update(type="ByteLevel"),
+    ],
+)
+def test_another_frame_is_refused(write, change):
+    frame = json.loads(json.dumps(JSON["post_processor"]))
+    change(frame)
+    folder = write(post_processor=frame)
+    with pytest.raises(ValueError, match="tokenizer.json: `post_processor` mu"):
+        tokenizer_files.read(folder)
+
+
+def sequence(part, name):
+    return {"type": "Sequence", name: [part]}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {
+            "normalizer": sequence(NORMALIZER, "normalizers"),
+            "pre_tokenizer": sequence(JSON["pre_tokenizer"], "pretokenizers"),
+            "post_processor": sequence(JSON["post_processor"], "processors"),
+        },
+        {
+            "post_processor": {
+                "type": "BertProcessing",
+                "sep": ["[SEP]", 3],
+                "cls": ["[CLS]", 2],
+            }
+        },
+        # The side of the padding means nothing to a text alone.
+        {
+            "truncation": {"direction": "Right", "max_length": 128},
+            "padding": {"direction": "Left", "strategy": "BatchLongest"},
+        },
+        {"normalizer": normalizer(strip_accents=True)},
+    ],
+)
+def test_other_spellings_are_read(write, parts):
+    assert tokenizer_files.read(write(**parts)).tokenizer_json == JSON
+
+
+def test_the_longest_word_is_as_in_the_file(write):
+    spec = tokenizer_files.read(write(**model(max_input_chars_per_word=100)))
+    words = ["the" + "s" * 97, "the" + "s" * 98]
+    first, second = spec.make().tokenize(words).to_list()
+    assert first == [[5] + [7] * 97]
+    assert second == [[1]]
+    assert spec.settings == {"fast": False, "max_chars_per_word": 100}
+    assert tokenizer_files.describe(spec) is None
+    # `tokenizers` does not need the limit to be told.
+    values = dict(JSON["model"])
+    del values["max_input_chars_per_word"]
+    assert tokenizer_files.read(write(model=values)) == spec
+    assert tokenizer_files.read(write()).max_chars_per_word == 200
 
 
 def test_no_json_object_is_refused(tmp_path):
@@ -113,73 +230,134 @@ def test_case_that_nothing_tells_must_be_told(tmp_path):
         assert spec.do_lower_case is is_lower
 
 
-def test_settings_come_from_both_files(write):
-    folder = write(normalizer=NORMALIZER)
-    path = folder / "tokenizer_config.json"
-    assert tokenizer_files.read_settings(folder) == {
-        "do_lower_case": False,
-        "strip_accents": None,
-        "tokenize_chinese_chars": True,
-    }
-    path.write_text('{"model_max_length": 9, "strip_accents": false}')
-    assert tokenizer_files.read_settings(folder) == {
-        "do_lower_case": False,
-        "strip_accents": False,
-        "tokenize_chinese_chars": True,
-        "model_max_length": 9,
-    }
-    # As in transformers, tokenizer_config.json is right where they differ.
-    path.write_text('{"do_lower_case": true}')
-    assert tokenizer_files.read_settings(folder) == {"do_lower_case": True}
-
-
-@pytest.mark.parametrize("normalizer", [None, {"type": "Lowercase"}])
-def test_a_normalizer_of_another_kind_is_refused(write, normalizer):
-    folder = write(normalizer=normalizer)
-    with pytest.raises(ValueError, match="tokenizer.json: `normalizer` must"):
-        tokenizer_files.read_settings(folder)
+GENERAL = {"tokenizer_class": "PreTrainedTokenizerFast"}
 
 
 @pytest.mark.parametrize(
-    ("values", "match"),
+    ("settings", "changes", "is_lower"),
     [
+        ({"do_lower_case": False}, {"lowercase": False}, False),
         (
-            {"added_tokens": [{"content": "<e1>", "id": 8, "special": False}]},
-            "`added_tokens` must be special tokens.*'<e1>'",
+            {"do_lower_case": False, "strip_accents": False},
+            {"lowercase": False},
+            False,
         ),
-        (
-            {"pre_tokenizer": {"type": "Whitespace"}},
-            "`pre_tokenizer` must be a BertPreTokenizer.*'Whitespace'",
-        ),
-        (
-            {"truncation": {"direction": "Left", "max_length": 128}},
-            "`truncation` must be null or have the direction 'Right'.*'Left'",
-        ),
-        ({"truncation": "Left"}, "`truncation` must be null.*'Left'"),
+        ({}, {"strip_accents": True}, True),
+        (None, {}, True),
+        # A general class obeys tokenizer.json alone.
+        (GENERAL, {"lowercase": False}, False),
+        (GENERAL | {"do_lower_case": True}, {"lowercase": False}, False),
+        ({"tokenizer_class": "Mine"}, {"lowercase": False}, False),
+        # Without config.json, transformers does not know the class.
+        ({}, {"lowercase": False}, False),
     ],
 )
-def test_texts_that_are_parted_otherwise_are_refused(write, values, match):
-    theirs = {"normalizer": NORMALIZER, "model": {"vocab": IDS}}
-    folder = write(**theirs)
-    assert tokenizer_files.read(str(folder)).vocabulary.tokens == TOKENS
-    # The side of the padding means nothing to a text alone.
-    write(
-        **theirs,
-        truncation={"direction": "Right", "max_length": 128},
-        padding={"direction": "Left", "strategy": "BatchLongest"},
+def test_the_case_is_that_of_both_files(write, settings, changes, is_lower):
+    folder = write(settings, normalizer=normalizer(**changes))
+    assert tokenizer_files.read(folder).do_lower_case is is_lower
+    assert tokenizer_files.read_settings(folder)["do_lower_case"] is is_lower
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "match"),
+    [
+        ({"do_lower_case": True}, {"lowercase": False}, "do_lower_case` must"),
+        # transformers lower-cases where nothing else is told.
+        ({}, {"lowercase": False}, "`do_lower_case` must be False.*default"),
+        ({"strip_accents": False}, {}, "`strip_accents` must be True.*False"),
+        ({"tokenize_chinese_chars": False}, {}, "`tokenize_chinese_chars` mu"),
+        ({}, {"handle_chinese_chars": False}, "`tokenize_chinese_chars` must"),
+        (GENERAL, {"handle_chinese_chars": False}, "`tokenize_chinese_chars`"),
+        (GENERAL, {"strip_accents": False}, "`strip_accents` must be None"),
+        (
+            {"strip_accents": False},
+            {"strip_accents": False},
+            "`strip_accents` must be None",
+        ),
+        ({"never_split": ["cat"]}, {}, r"`never_split` must be \[\].*'cat'"),
+        ({"word_tokenizer_type": "mecab"}, {}, "word_tokenizer_type.*'mecab'"),
+        ({"split_special_tokens": True}, {}, "split_special_tokens.*True"),
+        ({"model_input_names": ["input_ids"]}, {}, "`model_input_names` must"),
+        ({"cls_token": "<s>"}, {}, r"`cls_token` must be \[CLS\].*'<s>'"),
+    ],
+)
+def test_files_that_contradict_are_refused(
+    tmp_path, write, settings, changes, match
+):
+    (tmp_path / "config.json").write_text('{"type_vocab_size": 2}')
+    folder = write(settings, normalizer=normalizer(**changes))
+    with pytest.raises(ValueError, match=f"json: .*{match}"):
+        tokenizer_files.read(folder)
+
+
+INPUT_NAMES = ["input_ids", "attention_mask"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "segment"),
+    [
+        ({}, 1),
+        ({"model_input_names": [*INPUT_NAMES, "token_type_ids"]}, 1),
+        ({"model_input_names": INPUT_NAMES}, 0),
+        (GENERAL, 0),
+        (GENERAL | {"model_input_names": ["token_type_ids", *INPUT_NAMES]}, 1),
+    ],
+)
+def test_a_model_that_is_given_no_segments(tmp_path, write, settings, segment):
+    (tmp_path / "config.json").write_text('{"type_vocab_size": 2}')
+    spec = tokenizer_files.read(write(settings))
+    packed = Preprocessor(spec, 7)(("the", "cats"))
+    assert packed["segment_ids"].numpy().tolist() == [0] * 3 + [segment] * 3 + [
+        0
+    ]
+    tokenizer_files.write(tmp_path / "again", spec)
+    assert tokenizer_files.read(str(tmp_path / "again")) == spec
+    # Another model does not look at them.
+    (tmp_path / "config.json").write_text('{"model_type": "distilbert"}')
+    other = tokenizer_files.read(str(tmp_path))
+    assert other.vocabulary.special.second_segment == 1
+
+
+def test_tokenizer_json_tells_the_kind(tmp_path):
+    # paraphrase-multilingual-MiniLM: XLM-RoBERTa's unigrams beside BERT's name.
+    tokens = ("<s>", "<pad>", "</s>", "<unk>", "▁cat", "▁", "<mask>")
+    spec = unigram.from_model(
+        sentencepiece_model.Model(
+            tuple(sentencepiece_model.Piece(token, -1.0) for token in tokens),
+            b"",
+        ),
+        "XLMRobertaTokenizer",
+        do_lower_case=False,
+        keep_accents=True,
     )
-    assert tokenizer_files.read(str(folder)).vocabulary.tokens == TOKENS
-    special = {"content": "<e1>", "id": 8, "special": True}
-    write(**theirs, added_tokens=[special, {"content": "[PAD]", "id": 0}])
-    spec = tokenizer_files.read(str(folder))
-    assert spec.vocabulary.tokens == (*TOKENS, "<e1>")
-    write(**theirs | values)
-    with pytest.raises(ValueError, match=f"tokenizer.json: {match}"):
-        tokenizer_files.read(str(folder))
+    texts = {
+        "tokenizer.json": spec.tokenizer_json,
+        "tokenizer_config.json": {"tokenizer_class": "BertTokenizerFast"},
+        "config.json": {"tokenizer_class": "BertTokenizer"},
+    }
+    for name, values in texts.items():
+        (tmp_path / name).write_text(json.dumps(values))
+    assert tokenizer_files.read(str(tmp_path)) == spec
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["BertJapaneseTokenizer", "PhobertTokenizer", "BertweetTokenizer"],
+)
+@pytest.mark.parametrize("path", ["config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("has_json", [True, False])
+def test_foreign_classes_are_refused(tmp_path, write, name, path, has_json):
+    write({})
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS))
+    if not has_json:
+        (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / path).write_text(json.dumps({"tokenizer_class": name}))
+    with pytest.raises(ValueError, match=f"{path}: `tokenizer_class`.*{name}"):
+        tokenizer_files.read(str(tmp_path))
 
 
 @pytest.fixture
-def model(tmp_path):
+def model_folder(tmp_path):
     """Returns a function that makes a model folder with these settings."""
 
     def make(**settings):
@@ -222,10 +400,10 @@ READERS = {
     ],
 )
 def test_whatever_reads_a_folder_refuses_another_tokenizer(
-    model, read, has_case, name, value
+    model_folder, read, has_case, name, value
 ):
     case = {"do_lower_case": True} if has_case else {}
-    folder = model(**{name: value}, **case)
+    folder = model_folder(**{name: value}, **case)
     with pytest.raises(ValueError, match=f"tokenizer_config.json: .*`{name}`"):
         read(folder)
 
@@ -241,16 +419,16 @@ def test_whatever_reads_a_folder_refuses_another_tokenizer(
         "TokenizersBackend",
     ],
 )
-def test_names_of_wordpiece(model, name):
-    folder = model(tokenizer_class=name)
+def test_names_of_wordpiece(model_folder, name):
+    folder = model_folder(tokenizer_class=name)
     spec = tokenizer_files.read(folder)
     assert starting_point.find(folder).tokenizer == spec
     assert spec.vocabulary.tokens == peer.TOKENS
     assert spec.tokenizer_class == "BertTokenizer"
 
 
-def test_a_vocabulary_file_makes_a_tokenizer(model):
-    folder = model(do_lower_case=False)
+def test_a_vocabulary_file_makes_a_tokenizer(model_folder):
+    folder = model_folder(do_lower_case=False)
     path = f"{folder}/vocab.txt"
     spec = tokenizer_files.from_vocabulary_file(path, do_lower_case=False)
     assert spec == tokenizer_files.read(folder)

@@ -8,7 +8,6 @@ import pytest
 import tokenizers
 
 from bert_tf.text.preprocessor import Preprocessor
-from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from support.tokenizer_texts import ASSIGNED
 from support.tokenizer_texts import CASES
@@ -82,10 +81,3 @@ def test_pairs_are_packed_alike(both):
         row = np.array(packed[name])[0]
         assert row[:length].tolist() == expected
         assert not row[length:].any()
-
-
-def test_entries_are_read_back():
-    vocabulary = vocabulary_of("cased")
-    values = tokenizer_json.make_wordpiece(vocabulary, False, 200)
-    read = json.loads(json.dumps(values))
-    assert tokenizer_json.wordpiece_tokens(read) == vocabulary.tokens

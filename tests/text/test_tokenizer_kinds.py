@@ -36,6 +36,7 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.vocabulary import load_vocabulary
 from bert_tf.training import pretraining_run
 from bert_tf.training.phases import Phase
 from bert_tf.tuning import tuning_run
@@ -327,7 +328,9 @@ def test_a_model_folder_is_of_one_tokenizer(tmp_path, spec, other):
     # An older folder, or one of transformers.
     for name in ("BertTokenizerFast", None) if spec == WORDPIECE else ():
         values = json.loads(written) | {"tokenizer_class": name}
-        path.write_text(json.dumps(values | {"pad_token": {"content": "x"}}))
+        path.write_text(
+            json.dumps(values | {"pad_token": {"content": "[PAD]"}})
+        )
         checkpoints.save(tmp_path, encoder, spec, 13)
         assert path.read_text() == written
 
@@ -342,7 +345,14 @@ def test_a_mask_is_filled_as_it_joins_words():
 
 
 def test_a_tuned_model_is_served(tmp_path, monkeypatch):
-    monkeypatch.setitem(tokenizer_files.KINDS, ToySpec.tokenizer_class, ToySpec)
+    kind = tokenizer_files.Kind(
+        classes=(ToySpec.tokenizer_class,),
+        vocabulary_files=(),
+        read=lambda folder, settings: ToySpec(
+            load_vocabulary(f"{folder}/vocab.txt")
+        ),
+    )
+    monkeypatch.setitem(tokenizer_files.OTHER_KINDS, "Toy", kind)
     checkpoints.save(tmp_path / "encoder", BertEncoder(CONFIG), SPEC, 13)
     start = starting_point.find(tmp_path / "encoder")
     assert start.tokenizer == SPEC

@@ -486,7 +486,7 @@ def test_settings_of_another_model_than_its_file_are_refused(tmp_path):
         '{"tokenizer_class": "AlbertTokenizer"}'
     )
     (tmp_path / "tokenizer.json").write_text('{"model": 7}')
-    with pytest.raises(ValueError, match="json: `model.type` must be Uni.*7"):
+    with pytest.raises(ValueError, match="json: `model.type` must be .*Uni.*7"):
         tokenizer_files.read(str(tmp_path))
 
 

@@ -646,4 +646,5 @@ def read(folder: str, settings: dict[str, Any]) -> BpeSpec:
             found.merges,
             found.add_prefix_space,
             found.trim_offsets,
+            found.added_tokens,
         )

@@ -7,13 +7,17 @@ tokenizer.json    both, and how texts are split and framed
 Entries are bytes, written as visible characters: GPT-2's `BYTES`.
 """
 
+import dataclasses
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
 from bert_tf import files
+from bert_tf.text.tokenizers import added_token_files
+from bert_tf.text.tokenizers import tokenizer_classes
 from bert_tf.text.tokenizers import tokenizer_json
+from bert_tf.text.tokenizers.added_tokens import AddedToken
 from bert_tf.text.vocabulary import ROBERTA
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -46,6 +50,7 @@ class Found(NamedTuple):
         merges: Pairs of entries, in order.
         add_prefix_space: As in `bpe.BpeSpec`.
         trim_offsets: Likewise.
+        added_tokens: Likewise.
     """
 
     path: str
@@ -53,6 +58,7 @@ class Found(NamedTuple):
     merges: tuple[tuple[str, str], ...]
     add_prefix_space: bool
     trim_offsets: bool
+    added_tokens: tuple[AddedToken, ...] = ()
 
 
 def to_bytes(token: str) -> bytes:
@@ -176,10 +182,13 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
     with files.errors_named(settings_path):
         _check_values(settings, _SETTINGS)
     path = f"{folder}/{TOKENIZER_FILE}"
+    tokenizer = None
     if files.exists(path):
         tokenizer = files.read_object(path)
         with files.errors_named(path):
             found = _read_json(path, tokenizer)
+        if tokenizer_classes.is_rebuilt(settings, tokenizer_classes.BPE):
+            _check_agreement(folder, settings, found)
     else:
         path = f"{folder}/{VOCABULARY_FILE}"
         for name in (VOCABULARY_FILE, MERGES_FILE):
@@ -198,36 +207,57 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
             add_prefix_space=settings.get("add_prefix_space", False),
             trim_offsets=settings.get("trim_offsets", True),
         )
-    for name in ("add_prefix_space", "trim_offsets"):
-        if settings.get(name, getattr(found, name)) != getattr(found, name):
+    tokens, added = added_token_files.read(
+        folder,
+        settings,
+        tokenizer,
+        found.tokens,
+        ROBERTA,
+        tokenizer_classes.BPE,
+    )
+    if tokenizer is not None:
+        with files.errors_named(path):
+            _check_frame(tokenizer, tokens)
+    return found._replace(
+        tokens=tokens,
+        # There is no normaliser: the flag means nothing.
+        added_tokens=tuple(
+            dataclasses.replace(token, normalized=False) for token in added
+        ),
+    )
+
+
+def _check_agreement(folder, settings, found):
+    """Checks that the settings, which transformers obeys, say the same."""
+    has_defaults = tokenizer_classes.has_defaults(folder, settings)
+    for name, default in (("add_prefix_space", False), ("trim_offsets", True)):
+        expected = getattr(found, name)
+        received = settings.get(name, default if has_defaults else expected)
+        if received != expected:
             raise ValueError(
-                f"{settings_path}: `{name}` must be {getattr(found, name)}, as "
-                f"in {TOKENIZER_FILE}. Received: {name}={settings[name]}."
+                f"{folder}/{SETTINGS_FILE}: `{name}` must be {expected}, as in "
+                f"{TOKENIZER_FILE}. Received: {name}={received}"
+                f"{'' if name in settings else ', by default'}."
             )
-    return found
 
 
 # {setting: the values that it may have}
 _SETTINGS = {
-    "do_lower_case": (False,),
     "add_prefix_space": (False, True),
     "trim_offsets": (False, True),
 }
+# `unk_token`, `fuse_unk` and `byte_fallback` are for what is no entry: here all
+# bytes are.
 _MODEL = {
-    "dropout": (None, 0),
+    "dropout": (None, 0, 0.0),
     "continuing_subword_prefix": (None, ""),
     "end_of_word_suffix": (None, ""),
-    "byte_fallback": (False,),
     "ignore_merges": (False,),
 }
 _PRE_TOKENIZER = {
     "type": ("ByteLevel",),
     "add_prefix_space": (False, True),
     "use_regex": (True,),
-}
-_POST_PROCESSOR = {
-    "type": ("RobertaProcessing",),
-    "trim_offsets": (False, True),
 }
 
 
@@ -244,18 +274,9 @@ def _check_values(values, allowed, place=""):
             )
 
 
-def _part(tokenizer, name, allowed):
-    """Returns a part of tokenizer.json after checking its values."""
-    part = tokenizer.get(name)
-    if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-        part = part if isinstance(part, dict) else {"type": part}
-    _check_values(part, allowed, f"{name}.")
-    return part
-
-
 def _read_json(path, tokenizer):
     tokenizer_json.check_truncation(tokenizer)
-    if tokenizer.get("normalizer") is not None:
+    if tokenizer_json.part(tokenizer, "normalizer")["type"] is not None:
         raise ValueError(
             f"`normalizer` must be null in {_NAME}. Received: "
             f"{files.shortened(tokenizer['normalizer'])}."
@@ -269,31 +290,31 @@ def _read_json(path, tokenizer):
             f"{files.shortened(model.get('type'))}."
         )
     _check_values(model, _MODEL, "model.")
-    splits = _part(tokenizer, "pre_tokenizer", _PRE_TOKENIZER)
-    frames = _part(tokenizer, "post_processor", _POST_PROCESSOR)
-    for name, token in (("sep", ROBERTA.sep), ("cls", ROBERTA.cls)):
-        value = frames.get(name)
-        if not isinstance(value, list) or value[:1] != [token]:
-            raise ValueError(
-                f"`post_processor.{name}` must be {token} and its id. "
-                f"Received: {files.shortened(value)}."
-            )
-    tokens = tokenizer_json.tokens_of(tokenizer)
-    for token in tokenizer.get("added_tokens") or []:
-        if token["content"] in ROBERTA.names or token.get("special"):
-            continue
-        raise ValueError(
-            "`added_tokens` must be special tokens: others are not looked for "
-            f"in texts. Received: {files.shortened(token['content'])}."
-        )
+    splits = tokenizer_json.part(tokenizer, "pre_tokenizer")
+    _check_values(splits, _PRE_TOKENIZER, "pre_tokenizer.")
+    frames = tokenizer_json.part(tokenizer, "post_processor")
     return Found(
         path=path,
-        tokens=tokens,
+        tokens=tokenizer_json.tokens_of(tokenizer),
         merges=parse_merges(model.get("merges")),
         # Older files do not have it; this is the default of `tokenizers`.
         add_prefix_space=splits.get("add_prefix_space", True),
+        # A template does not tell.
         trim_offsets=frames.get("trim_offsets", True),
     )
+
+
+def _check_frame(tokenizer, tokens):
+    ids = {token: index for index, token in enumerate(tokens)}
+    missing = [token for token in ROBERTA.names if token not in ids]
+    # The vocabulary's own check tells of those.
+    if not missing:
+        segment = tokenizer_json.second_segment(tokenizer, ROBERTA, ids)
+        if segment != ROBERTA.second_segment:
+            raise ValueError(
+                "`post_processor` must give both texts the segment 0. "
+                f"Received: {segment}."
+            )
 
 
 def parse_merges(merges: Any) -> tuple[tuple[str, str], ...]:

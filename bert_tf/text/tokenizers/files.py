@@ -19,54 +19,23 @@ from typing import NamedTuple
 
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import added_token_files
 from bert_tf.text.tokenizers import bpe
+from bert_tf.text.tokenizers import tokenizer_classes
 from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers import unigram
 from bert_tf.text.tokenizers import unigram_files
+from bert_tf.text.tokenizers import wordpiece_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
-VOCABULARY_FILE = "vocab.txt"
+VOCABULARY_FILE = wordpiece_files.VOCABULARY_FILE
 SETTINGS_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
+CONFIG_FILE = "config.json"
 
-# {tokenizer_class in tokenizer_config.json, without "Fast" at its end: the
-# class of its spec}. Most of these are transformers' other names for BERT's
-# tokenizer. The last two may be any tokenizer; tokenizer.json tells that it is
-# WordPiece.
-KINDS = dict.fromkeys(
-    (
-        WordpieceSpec.tokenizer_class,
-        "ConvBertTokenizer",
-        "DistilBertTokenizer",
-        "DPRContextEncoderTokenizer",
-        "DPRQuestionEncoderTokenizer",
-        "ElectraTokenizer",
-        "LayoutLMTokenizer",
-        "LxmertTokenizer",
-        "MobileBertTokenizer",
-        "RealmTokenizer",
-        "RetriBertTokenizer",
-        "SqueezeBertTokenizer",
-        "PreTrainedTokenizer",
-        "TokenizersBackend",
-    ),
-    WordpieceSpec,
-)
-
-# The names above that any kind may have.
-_ANY_KIND = ("PreTrainedTokenizer", "TokenizersBackend")
-
-# What tokenizer_config.json calls the special tokens, in the order of
-# `SpecialTokens.names`.
-SPECIAL_TOKENS = (
-    "pad_token",
-    "unk_token",
-    "cls_token",
-    "sep_token",
-    "mask_token",
-)
+SPECIAL_TOKENS = added_token_files.SPECIAL_TOKENS
 
 
 class Kind(NamedTuple):
@@ -99,12 +68,6 @@ OTHER_KINDS: dict[str, Kind] = {
     ),
 }
 
-# {setting in tokenizer_config.json: its name in a tokenizer.json}
-_NORMALIZER_SETTINGS = {
-    "do_lower_case": "lowercase",
-    "strip_accents": "strip_accents",
-    "tokenize_chinese_chars": "handle_chinese_chars",
-}
 # {setting: (check of a value, description of a valid one)}
 _CHECKS = {
     "do_lower_case": (
@@ -126,6 +89,11 @@ _CHECKS = {
         lambda value: value == "right",
         "right",
     ),
+    # Added tokens in texts would be text.
+    "split_special_tokens": (
+        lambda value: value is False,
+        "false",
+    ),
 }
 
 
@@ -137,33 +105,28 @@ def vocabulary_files() -> tuple[str, ...]:
 
 def is_wordpiece(folder: str) -> bool:
     """Returns whether no file of a folder indicates another kind."""
-    return _other_kind(folder) is None
+    return _other_kind(folder, _own_settings(folder)) is None
 
 
-def _other_kind(folder):
+def _other_kind(folder, settings):
     """Returns the `Kind` that a folder's files indicate; None for WordPiece.
 
-    The first of these decides: tokenizer_config.json, vocab.txt,
-    tokenizer.json, the other files of vocabularies. Kinds that are not
-    supported count as WordPiece, which refuses them.
+    The first of these decides: tokenizer.json, `tokenizer_class`, vocab.txt,
+    the other files of vocabularies. Kinds that are not supported count as
+    WordPiece, which refuses them.
     """
-    path = f"{folder}/{SETTINGS_FILE}"
-    name = None
-    if files.exists(path):
-        name = files.read_object(path).get("tokenizer_class")
-    if isinstance(name, str):
-        name = name.removesuffix("Fast")
-        for kind in OTHER_KINDS.values():
-            if name in kind.classes:
-                return kind
-        if name not in _ANY_KIND:
-            return None
-    if files.exists(f"{folder}/{VOCABULARY_FILE}"):
-        return None
     path = f"{folder}/{TOKENIZER_FILE}"
     if files.exists(path):
         name = tokenizer_json.model_type(files.read_object(path))
         return OTHER_KINDS.get(name) if isinstance(name, str) else None
+    name = tokenizer_classes.base(settings.get("tokenizer_class", ""))
+    for kind in OTHER_KINDS.values():
+        if name in kind.classes:
+            return kind
+    if name in tokenizer_classes.CLASSES:
+        return None
+    if files.exists(f"{folder}/{VOCABULARY_FILE}"):
+        return None
     for kind in OTHER_KINDS.values():
         if any(
             files.exists(f"{folder}/{name}") for name in kind.vocabulary_files
@@ -184,63 +147,84 @@ def read_vocabulary(folder: str) -> Vocabulary | None:
     """Returns the `Vocabulary` of a folder, or None where there is none.
 
     Raises:
-        ValueError: If the file makes no vocabulary; the message names it.
+        ValueError: As in `read`.
     """
-    path = vocabulary_path(folder)
-    if path is None:
+    if vocabulary_path(folder) is None:
         return None
-    if not is_wordpiece(folder):
-        return read(folder).vocabulary
-    if path.endswith(VOCABULARY_FILE):
-        return vocabulary_lib.load_vocabulary(path)
-    tokenizer = files.read_object(path)
-    with files.errors_named(path):
-        kinds = (tokenizer_json.WORDPIECE, *OTHER_KINDS)
-        name = tokenizer_json.model_type(tokenizer)
-        if name not in kinds:
-            raise ValueError(
-                f"`model` must be of the type {' or '.join(kinds)}. Received: "
-                f"{files.shortened(name)}."
-            )
-        tokens = tokenizer_json.wordpiece_tokens(tokenizer)
-        return Vocabulary(tokens=tokens, path=path)
+    return read(folder).vocabulary
 
 
-def read_settings(folder: str) -> dict[str, Any]:
-    """Returns the contents of tokenizer_config.json, a dictionary.
+def _own_settings(folder):
+    """Returns the contents of tokenizer_config.json, checked.
 
-    If it does not say whether texts are lower-cased, tokenizer.json does. {}
-    without either file.
-
-    Raises:
-        ValueError: If a file is damaged or its tokenizer is not supported; the
-            message names the file.
+    The class is that of config.json if it has none.
     """
     settings = {}
     path = f"{folder}/{SETTINGS_FILE}"
     if files.exists(path):
         settings = files.checked(path, files.read_object(path), _CHECKS)
-    path = f"{folder}/{TOKENIZER_FILE}"
-    if not is_wordpiece(folder):
-        return settings
-    if "do_lower_case" in settings or not files.exists(path):
-        return settings
-    normalizer = files.read_object(path).get("normalizer")
-    if (
-        not isinstance(normalizer, dict)
-        or normalizer.get("type") != "BertNormalizer"
-    ):
-        raise ValueError(
-            f"{path}: `normalizer` must be a BertNormalizer, or "
-            f"{SETTINGS_FILE} must tell `do_lower_case`. Received: "
-            f"normalizer={files.shortened(normalizer)}."
+    if "tokenizer_class" not in settings:
+        path = f"{folder}/{CONFIG_FILE}"
+        name = _class_in(path)
+        if name is not None:
+            settings["tokenizer_class"] = name
+    return settings
+
+
+def _class_in(path):
+    """Returns the `tokenizer_class` of a file, if any."""
+    return (
+        files.read_object(path).get("tokenizer_class")
+        if files.exists(path)
+        else None
+    )
+
+
+def _check_classes(folder):
+    """Checks that the folder's tokenizer is none that bert_tf does not have."""
+    known = (
+        *tokenizer_classes.CLASSES,
+        *tokenizer_classes.GENERAL,
+        *(name for kind in OTHER_KINDS.values() for name in kind.classes),
+    )
+    has_json = files.exists(f"{folder}/{TOKENIZER_FILE}")
+    for path in (f"{folder}/{SETTINGS_FILE}", f"{folder}/{CONFIG_FILE}"):
+        name = _class_in(path)
+        # transformers takes tokenizer.json for classes that it does not have.
+        is_read = (
+            name is None
+            or isinstance(name, str)
+            and (
+                tokenizer_classes.base(name) in known
+                or has_json
+                and not tokenizer_classes.is_foreign(name)
+            )
         )
-    found = {
-        name: normalizer[its_name]
-        for name, its_name in _NORMALIZER_SETTINGS.items()
-        if its_name in normalizer
-    }
-    return files.checked(path, found, _CHECKS) | settings
+        if not is_read:
+            names = sorted(set(tokenizer_classes.CLASSES.values()))
+            raise ValueError(
+                f"{path}: `tokenizer_class` must be one of {', '.join(names)}, "
+                "or another name of these tokenizers. "
+                f"Received: tokenizer_class={files.shortened(name)}."
+            )
+
+
+def read_settings(folder: str) -> dict[str, Any]:
+    """Returns the contents of tokenizer_config.json, a dictionary.
+
+    `do_lower_case` is the tokenizer's where other files tell it;
+    `tokenizer_class` may be that of config.json. {} without any of the files.
+
+    Raises:
+        ValueError: If a file is damaged or its tokenizer is not supported; the
+            message names the file.
+    """
+    settings = _own_settings(folder)
+    if files.exists(f"{folder}/{TOKENIZER_FILE}") or (
+        _other_kind(folder, settings) and vocabulary_path(folder)
+    ):
+        settings["do_lower_case"] = read(folder).do_lower_case
+    return settings
 
 
 def read(
@@ -265,31 +249,25 @@ def read(
             supported, or the case contradicts the vocabulary or is unclear;
             the message names the folder.
     """
-    kind = _other_kind(folder)
+    settings = _own_settings(folder)
+    _check_classes(folder)
+    kind = _other_kind(folder, settings)
     if kind is not None:
-        return _read_other(kind, folder, vocabulary, do_lower_case)
-    path = f"{folder}/{SETTINGS_FILE}"
-    name = (
-        files.read_object(path).get("tokenizer_class")
-        if files.exists(path)
-        else None
-    )
-    if isinstance(name, str) and name.removesuffix("Fast") not in KINDS:
-        raise ValueError(
-            f"{path}: `tokenizer_class` must be one of {_class_list()}, or "
-            "another name of BERT's tokenizer. Received: "
-            f"tokenizer_class={files.shortened(name)}."
-        )
+        return _read_other(kind, folder, settings, vocabulary, do_lower_case)
+    found = wordpiece_files.read(folder, settings, do_lower_case)
+    added = found.added_tokens
     if vocabulary is None:
-        vocabulary = read_vocabulary(folder)
+        vocabulary = found.vocabulary
+    else:
+        added = tuple(
+            token for token in added if token.content in vocabulary.tokens
+        )
     if vocabulary is None:
         raise ValueError(
             f"{folder}: must hold the vocabulary of a tokenizer, one of "
             f"{', '.join(vocabulary_files())}."
         )
-    settings = read_settings(folder)
-    if do_lower_case is None:
-        do_lower_case = settings.get("do_lower_case")
+    do_lower_case = found.do_lower_case
     if do_lower_case is None:
         do_lower_case = not vocabulary.is_cased
         if do_lower_case and vocabulary.capitalized:
@@ -301,37 +279,18 @@ def read(
                 f'{SETTINGS_FILE} with {{"do_lower_case": true}} or false '
                 "there."
             )
-    _check_tokenizer_json(folder)
+    path = f"{folder}/{SETTINGS_FILE}"
     with files.errors_named(path if files.exists(path) else folder):
-        for name, values in (
-            ("do_basic_tokenize", (True,)),
-            ("strip_accents", (None, do_lower_case)),
-            ("tokenize_chinese_chars", (True,)),
-        ):
-            if settings.get(name, values[0]) not in values:
-                raise ValueError(
-                    f"the tokenizer's `{name}` must be {values[0]!r}, as in "
-                    "BERT's tokenizer. "
-                    f"Received: {name}={files.shortened(settings[name])}."
-                )
-        return KINDS[class_name(settings)](vocabulary, do_lower_case)
+        return WordpieceSpec(
+            vocabulary,
+            do_lower_case,
+            added_tokens=added,
+            max_chars_per_word=found.max_chars_per_word,
+        )
 
 
-def _check_tokenizer_json(folder):
-    path = f"{folder}/{TOKENIZER_FILE}"
-    if files.exists(path):
-        tokenizer = files.read_object(path)
-        with files.errors_named(path):
-            tokenizer_json.check_wordpiece(tokenizer)
-
-
-def _class_list():
-    names = [kind.classes[0] for kind in OTHER_KINDS.values()]
-    return ", ".join([WordpieceSpec.tokenizer_class, *names])
-
-
-def _read_other(kind, folder, vocabulary, do_lower_case):
-    spec = kind.read(folder, read_settings(folder))
+def _read_other(kind, folder, settings, vocabulary, do_lower_case):
+    spec = kind.read(folder, settings)
     if do_lower_case not in (None, spec.do_lower_case):
         raise ValueError(
             f"{folder}: `do_lower_case` must be {spec.do_lower_case} with a "
@@ -398,14 +357,11 @@ def write(folder: str, tokenizer: Spec) -> None:
 
 def class_name(settings: dict[str, Any]) -> str:
     """Returns the `tokenizer_class` in settings, as one name per kind."""
-    name = settings.get("tokenizer_class")
-    if name is None:
+    name = settings.get("tokenizer_class") or WordpieceSpec.tokenizer_class
+    base = tokenizer_classes.base(name)
+    if base in tokenizer_classes.GENERAL:
         return WordpieceSpec.tokenizer_class
-    for other in OTHER_KINDS.values():
-        if name.removesuffix("Fast") in other.classes:
-            return other.classes[0]
-    kind = KINDS.get(name.removesuffix("Fast"))
-    return name if kind is None else kind.tokenizer_class
+    return tokenizer_classes.CLASSES.get(base, name)
 
 
 def describe(tokenizer: Spec) -> dict[str, Any] | None:

@@ -11,13 +11,21 @@
   (`packing.pack`), with its `enable_truncation` B does.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
 WORDPIECE = "WordPiece"
+# The list in a "Sequence", by the part of the file.
+_LISTS = {
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pretokenizers",
+    "post_processor": "processors",
+}
 _PRE_TOKENIZER = {"type": "BertPreTokenizer"}
 _RIGHT = "Right"
 
@@ -32,10 +40,15 @@ def make_wordpiece(
         do_lower_case: Whether texts lose case and accents.
         max_chars_per_word: Longer words are unknown.
     """
-    ids = {token: index for index, token in enumerate(vocabulary.tokens)}
+    ids = {
+        token: index
+        for index, token in enumerate(vocabulary.tokens)
+        if token.strip()
+    }
     cls_token, sep_token = vocabulary_lib.CLS_TOKEN, vocabulary_lib.SEP_TOKEN
     first = [_special(cls_token, 0), _sequence("A", 0), _special(sep_token, 0)]
-    second = [_sequence("B", 1), _special(sep_token, 1)]
+    segment = vocabulary.special.second_segment
+    second = [_sequence("B", segment), _special(sep_token, segment)]
     return {
         "version": "1.0",
         "truncation": None,
@@ -127,86 +140,91 @@ def check_truncation(tokenizer: dict[str, Any]) -> None:
         )
 
 
-def wordpiece_tokens(tokenizer: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the entries of a file's vocabulary, in the order of their ids.
+def part(tokenizer: dict[str, Any], name: str) -> dict[str, Any]:
+    """Returns a part of a file, or the only part of its sequence.
 
     Args:
         tokenizer: The contents of the file.
+        name: "normalizer", "pre_tokenizer" or "post_processor".
 
-    Raises:
-        ValueError: If the tokenizer is not a WordPiece tokenizer.
+    Returns:
+        The part, which has a `type`: None if there is no part.
     """
-    model = tokenizer.get("model")
-    if not isinstance(model, dict) or model_type(tokenizer) != WORDPIECE:
-        received = model.get("type") if isinstance(model, dict) else model
-        raise ValueError(
-            "`model` must be of the type WordPiece, as BERT's is. Received: "
-            f"{files.shortened(received)}."
-        )
-    prefix = model.get("continuing_subword_prefix", vocabulary_lib.CONTINUATION)
-    if prefix != vocabulary_lib.CONTINUATION:
-        raise ValueError(
-            "`continuing_subword_prefix` must be "
-            f"{vocabulary_lib.CONTINUATION!r}. "
-            f"Received: {files.shortened(prefix)}."
-        )
-    return tokens_of(tokenizer)
+    found = tokenizer.get(name)
+    while isinstance(found, dict) and found.get("type") == "Sequence":
+        steps = found.get(_LISTS[name])
+        if not isinstance(steps, list) or len(steps) > 1:
+            break
+        found = steps[0] if steps else None
+    return found if isinstance(found, dict) else {"type": found}
 
 
-def check_wordpiece(tokenizer: dict[str, Any]) -> None:
-    """Checks that a file splits and truncates texts as BERT's tokenizer does.
+def second_segment(
+    tokenizer: dict[str, Any], special: SpecialTokens, ids: Mapping[str, int]
+) -> int:
+    """Checks how a file frames texts; returns the segment of B.
 
     Args:
         tokenizer: The contents of the file.
+        special: The kind's `SpecialTokens`.
+        ids: {special token: its id}.
 
     Raises:
-        ValueError: If it looks for tokens other than special ones before it
-            splits texts, or splits or truncates them differently.
+        ValueError: If texts or pairs are framed by other tokens, or have other
+            segments than 0 for A and the same one for B and what follows it.
     """
-    check_truncation(tokenizer)
-    for token in _added_tokens(tokenizer):
-        is_special = token["content"] in vocabulary_lib.SPECIAL_TOKENS
-        # `tokenizers` itself always writes `special`.
-        if not (is_special or token.get("special", True)):
-            raise ValueError(
-                "`added_tokens` must be special tokens: others are not looked "
-                f"for in texts. Received: {files.shortened(token['content'])}."
+    processor = part(tokenizer, "post_processor")
+    cls, sep = ids[special.cls], ids[special.sep]
+    single = [(cls, 0), ("A", 0), (sep, 0)]
+    between = [(sep, 0)] * (special.num_between - 1)
+    framed = _frames(processor)
+    for segment in (0, 1):
+        pair = [*single, *between, ("B", segment), (sep, segment)]
+        if framed == (single, pair):
+            return segment
+    texts = " ".join([special.cls, "A", special.sep])
+    pairs = " ".join([texts, *[special.sep] * len(between), "B", special.sep])
+    raise ValueError(
+        f"`post_processor` must frame texts as {texts} and pairs as {pairs}, "
+        f"with the ids {cls} and {sep}. "
+        f"Received: {files.shortened(tokenizer.get('post_processor'))}."
+    )
+
+
+def _frames(processor):
+    """Returns how texts and pairs are framed: lists of (id or name, segment).
+
+    None if that is not known.
+    """
+    try:
+        if processor["type"] == "TemplateProcessing":
+            return tuple(
+                [
+                    piece
+                    for step in processor[name]
+                    for piece in _pieces(step, processor["special_tokens"])
+                ]
+                for name in ("single", "pair")
             )
-    splits = tokenizer.get("pre_tokenizer", _PRE_TOKENIZER)
-    if splits != _PRE_TOKENIZER:
-        raise ValueError(
-            "`pre_tokenizer` must be a BertPreTokenizer. "
-            f"Received: {files.shortened(splits)}."
-        )
+        cls, sep = processor["cls"][1], processor["sep"][1]
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+        return None
+    single = [(cls, 0), ("A", 0), (sep, 0)]
+    if processor["type"] == "BertProcessing":
+        return single, [*single, ("B", 1), (sep, 1)]
+    if processor["type"] == "RobertaProcessing":
+        return single, [*single, (sep, 0), ("B", 0), (sep, 0)]
+    return None
 
 
-def tokens_of(tokenizer: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the entries of a file whose `model` maps entries to ids.
-
-    Args:
-        tokenizer: The contents of the file, with a `model`.
-
-    Raises:
-        ValueError: If the ids, those of `added_tokens` included, are not 0, 1,
-            2 and so on.
-    """
-    vocabulary = tokenizer["model"].get("vocab")
-    if not isinstance(vocabulary, dict):
-        raise ValueError("`model` must have a `vocab`, tokens and their ids.")
-    ids = dict(vocabulary)
-    for token in _added_tokens(tokenizer):
-        ids.setdefault(token["content"], token.get("id"))
-    return by_id(ids)
-
-
-def _added_tokens(tokenizer):
-    added = tokenizer.get("added_tokens") or []
-    if not isinstance(added, list) or not all(
-        isinstance(token, dict) and isinstance(token.get("content"), str)
-        for token in added
-    ):
-        raise ValueError("`added_tokens` must be a list of tokens and ids.")
-    return added
+def _pieces(step, special_tokens):
+    ((kind, value),) = step.items()
+    if kind == "Sequence":
+        return [(value["id"], value["type_id"])]
+    return [
+        (index, value["type_id"])
+        for index in special_tokens[value["id"]]["ids"]
+    ]
 
 
 def by_id(ids: dict[str, Any]) -> tuple[str, ...]:
@@ -223,3 +241,27 @@ def by_id(ids: dict[str, Any]) -> tuple[str, ...]:
             "the ids of the vocabulary must be 0, 1, 2, ..., each once."
         )
     return tuple(tokens[index] for index in range(len(ids)))
+
+
+def tokens_of(tokenizer: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the entries of a file whose `model` maps entries to ids.
+
+    Args:
+        tokenizer: The contents of the file, with a `model`.
+
+    Raises:
+        ValueError: If the ids are not 0, 1, 2 and so on.
+    """
+    return by_id(vocabulary_of(tokenizer))
+
+
+def vocabulary_of(tokenizer: dict[str, Any]) -> dict[str, Any]:
+    """Returns the `vocab` of a file's `model`, {entry: id}.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    vocabulary = tokenizer["model"].get("vocab")
+    if not isinstance(vocabulary, dict):
+        raise ValueError("`model` must have a `vocab`, tokens and their ids.")
+    return vocabulary

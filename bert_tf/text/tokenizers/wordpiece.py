@@ -141,6 +141,9 @@ class WordpieceSpec:
         added_tokens: What is looked for in texts besides the model's own five
             special tokens, and those of the five that differ from the kind's
             default (`added_tokens.default`). Their ids are the vocabulary's.
+        max_chars_per_word: Longer words are unknown: 200 in
+            google-research/bert, 100 in most files of Hugging Face. A `fast`
+            tokenizer does not obey it.
 
     Raises:
         ValueError: If `do_lower_case` contradicts the vocabulary (see
@@ -151,6 +154,7 @@ class WordpieceSpec:
     do_lower_case: bool = True
     fast: bool = False
     added_tokens: tuple[added_tokens_lib.AddedToken, ...] = ()
+    max_chars_per_word: int = MAX_CHARS_PER_WORD
 
     tokenizer_class = "BertTokenizer"
 
@@ -163,11 +167,18 @@ class WordpieceSpec:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"fast": self.fast}
+        settings: dict[str, Any] = {"fast": self.fast}
+        if self.max_chars_per_word != MAX_CHARS_PER_WORD:
+            settings["max_chars_per_word"] = self.max_chars_per_word
+        return settings
 
     @property
     def folder_settings(self) -> dict[str, Any]:
-        return {"tokenize_chinese_chars": True}
+        settings: dict[str, Any] = {"tokenize_chinese_chars": True}
+        if self.vocabulary.special.second_segment == 0:
+            # Without segments, transformers gives a model zeros.
+            settings["model_input_names"] = ["input_ids", "attention_mask"]
+        return settings
 
     @property
     def vocabulary_files(self) -> dict[str, str | bytes]:
@@ -176,7 +187,7 @@ class WordpieceSpec:
     @property
     def tokenizer_json(self) -> dict[str, Any]:
         return tokenizer_json.make_wordpiece(
-            self.vocabulary, self.do_lower_case, MAX_CHARS_PER_WORD
+            self.vocabulary, self.do_lower_case, self.max_chars_per_word
         )
 
     def make(self) -> "WordpieceTokenizer":
@@ -237,7 +248,7 @@ class WordpieceTokenizer(tf.Module):
         """
         if self.spec.fast:
             return self._tokenize_fast(texts)
-        words = _without_long(self.split_words(texts))
+        words = self._without_long(self.split_words(texts))
         pieces = self._word_tokenizer.tokenize(words)
         return pieces.with_flat_values(self._vocabulary_ids(pieces.flat_values))
 
@@ -263,7 +274,7 @@ class WordpieceTokenizer(tf.Module):
             )
         words = self.split_words(texts)
         pieces, starts, limits = self._word_tokenizer.tokenize_with_offsets(
-            _without_long(words)
+            self._without_long(words)
         )
         is_unknown = self._is_unknown(pieces.flat_values)
         word_limits = tf.gather(
@@ -328,6 +339,17 @@ class WordpieceTokenizer(tf.Module):
             words, tf.gather(num_words, pieces.row_splits), validate=False
         )
 
+    def _without_long(self, words):
+        """Replaces words of too many characters by the unknown token."""
+        is_long = (
+            tf.strings.length(words.flat_values, unit="UTF8_CHAR")
+            > self.spec.max_chars_per_word
+        )
+        # No word of text is "[UNK]", since brackets stand alone.
+        return words.with_flat_values(
+            tf.where(is_long, vocabulary_lib.UNK_TOKEN, words.flat_values)
+        )
+
     def _vocabulary_ids(self, ids):
         unk_id = self.vocabulary.unk_id
         ids_after_unk = ids + tf.cast(ids >= unk_id, ids.dtype)
@@ -346,11 +368,26 @@ def make_splitter(tokens: Iterable[str]) -> "tf_text.FastWordpieceTokenizer":
     import tensorflow_text as tf_text
 
     return tf_text.FastWordpieceTokenizer(
-        unknown_last(tokens),
+        unknown_last(matchable(tokens)),
         token_out_type=tf.int32,
         no_pretokenization=True,
         max_bytes_per_word=MAX_CHARS_PER_WORD * _MAX_BYTES_PER_CHAR,
     )
+
+
+def matchable(tokens: Iterable[str]) -> list[str]:
+    """Returns the entries, with others for those that no word is to match.
+
+    tensorflow_text takes no entries that are blank or there twice. Of the
+    latter, the last one counts, as in google-research/bert.
+    """
+    tokens = list(tokens)
+    last = {token: index for index, token in enumerate(tokens)}
+    # No word has a space.
+    return [
+        token if token.strip() and last[token] == index else f" {index}"
+        for index, token in enumerate(tokens)
+    ]
 
 
 def unknown_last(tokens: Iterable[str]) -> list[str]:
@@ -366,7 +403,7 @@ def unknown_last(tokens: Iterable[str]) -> list[str]:
 def _make_fast(spec):
     import tensorflow_text as tf_text
 
-    tokens = unknown_last(spec.vocabulary.tokens)
+    tokens = unknown_last(matchable(spec.vocabulary.tokens))
     try:
         return tf_text.FastBertTokenizer(
             tokens,
@@ -379,18 +416,6 @@ def _make_fast(spec):
             "beside special tokens, for a tokenizer that is fast. "
             f"Received: {len(tokens)} entries ({error})"
         ) from error
-
-
-def _without_long(words):
-    """Replaces words of more than 200 characters by the unknown token."""
-    is_long = (
-        tf.strings.length(words.flat_values, unit="UTF8_CHAR")
-        > MAX_CHARS_PER_WORD
-    )
-    # No word of text is "[UNK]", since brackets stand alone.
-    return words.with_flat_values(
-        tf.where(is_long, vocabulary_lib.UNK_TOKEN, words.flat_values)
-    )
 
 
 def split_words(texts: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:

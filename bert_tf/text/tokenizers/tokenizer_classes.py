@@ -1,0 +1,140 @@
+"""Names of tokenizers' classes in tokenizer_config.json and config.json.
+
+What transformers 5.23 makes of a folder depends on the class. Most classes take
+the vocabulary of tokenizer.json, and build the rest anew from the settings of
+tokenizer_config.json. The general ones, and classes that transformers does not
+have, obey tokenizer.json.
+"""
+
+from typing import Any
+
+from bert_tf import files
+
+WORDPIECE = "BertTokenizer"
+BPE = "RobertaTokenizer"
+
+# {a class: the class of the same kind that bert_tf writes}. Names end in "Fast"
+# or do not.
+CLASSES: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            WORDPIECE,
+            "ConvBertTokenizer",
+            "DistilBertTokenizer",
+            "DPRContextEncoderTokenizer",
+            "DPRQuestionEncoderTokenizer",
+            "ElectraTokenizer",
+            "LayoutLMTokenizer",
+            "LxmertTokenizer",
+            "MobileBertTokenizer",
+            "RealmTokenizer",
+            "RetriBertTokenizer",
+            "SqueezeBertTokenizer",
+        ),
+        WORDPIECE,
+    ),
+    **dict.fromkeys((BPE, "LongformerTokenizer"), BPE),
+    **{
+        name: name
+        for name in (
+            "AlbertTokenizer",
+            "CamembertTokenizer",
+            "XLMRobertaTokenizer",
+        )
+    },
+}
+
+# The general classes: tokenizer.json is all that they know.
+GENERAL = ("PreTrainedTokenizer", "PythonBackend", "TokenizersBackend")
+
+# Classes that obey tokenizer.json though they are of a kind.
+_OBEDIENT = ("ConvBertTokenizer", "RealmTokenizer", "RetriBertTokenizer")
+
+# Classes that give a model no segments by default.
+_WITHOUT_SEGMENTS = (
+    "DistilBertTokenizer",
+    "RealmTokenizer",
+    "RetriBertTokenizer",
+)
+
+# transformers' other classes, without "Tokenizer": their code splits texts in
+# other ways.
+_FOREIGN = """
+    Barthez Bartpho BertGeneration BertJapanese Bertweet BigBird BioGpt
+    Blenderbot BlenderbotSmall Bloom ByT5 CLIP CTRL Canine Clvp CodeGen
+    CodeLlama Cohere Cpm CpmAnt DPRReader Deberta DebertaV2 Dia Esm Esmc
+    FNet FSMT FastSpeech2Conformer Flaubert Funnel GPT2 GPTNeoX
+    GPTNeoXJapanese GPTSw3 Gemma Herbert Lasr LayoutLMv2 LayoutLMv3
+    LayoutXLM Llama Luke M2M100 MBart MBart50 MLuke MPNet MT5 Marian
+    MarkupLM Mgpstr MyT5 Nllb Nougat OpenAIGPT PLBart Parakeet Pegasus
+    Perceiver Phobert Pop2Piano ProphetNet Qwen2 Qwen3_5 Reformer RemBert
+    RoCBert RoFormer SeamlessM4T Siglip Siglip2 Speech2Text SpeechT5
+    Splinter T5 Tapas Tipsv2 Udop VideoPrism Vits Wav2Vec2CTC
+    Wav2Vec2PhonemeCTC Whisper XGLM XLM XLNet
+"""
+FOREIGN = frozenset(_FOREIGN.split())
+
+
+def base(name: str) -> str:
+    """Returns a class's name without "Fast" at its end."""
+    return name.removesuffix("Fast")
+
+
+def is_foreign(name: str) -> bool:
+    """Returns whether transformers has the class and bert_tf no such kind."""
+    return base(name).removesuffix("Tokenizer") in FOREIGN
+
+
+def kind_of(settings: dict[str, Any]) -> str | None:
+    """Returns the class of `CLASSES` that `tokenizer_class` means, if any."""
+    return CLASSES.get(base(settings.get("tokenizer_class") or ""))
+
+
+def is_rebuilt(settings: dict[str, Any], kind: str) -> bool:
+    """Returns whether transformers takes only the vocabulary of tokenizer.json.
+
+    Args:
+        settings: The contents of tokenizer_config.json. Without a
+            `tokenizer_class`, the model's family tells the class.
+        kind: What the folder's tokenizer is: a class that bert_tf writes.
+    """
+    name = settings.get("tokenizer_class")
+    if name is None:
+        return True
+    return CLASSES.get(base(name)) == kind and base(name) not in _OBEDIENT
+
+
+def has_defaults(folder: str, settings: dict[str, Any]) -> bool:
+    """Returns whether the class is known, and so its settings by default.
+
+    Args:
+        folder: The folder. transformers needs its config.json where the
+            settings name no class.
+        settings: The contents of its tokenizer_config.json.
+    """
+    return "tokenizer_class" in settings or files.exists(
+        f"{folder}/config.json"
+    )
+
+
+def gives_segments(settings: dict[str, Any]) -> bool:
+    """Returns whether transformers gives the model segments, 1 for B.
+
+    Args:
+        settings: The contents of tokenizer_config.json, of a WordPiece
+            tokenizer.
+
+    Raises:
+        ValueError: If `model_input_names` is no list, or has no masks.
+    """
+    names = settings.get("model_input_names")
+    if names is None:
+        name = base(settings.get("tokenizer_class") or WORDPIECE)
+        return name in CLASSES and name not in _WITHOUT_SEGMENTS
+    if not isinstance(names, list) or "attention_mask" not in names:
+        raise ValueError(
+            "`model_input_names` must be a list with input_ids and "
+            "attention_mask: padding is masked. Received: "
+            f"model_input_names={files.shortened(names)}."
+        )
+    return "token_type_ids" in names
