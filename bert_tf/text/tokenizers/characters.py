@@ -34,18 +34,23 @@ class Replacer:
 
     Args:
         replaced: {characters: what they become}; all others stay.
+        spaces: Characters that become spaces if they are not replaced.
     """
 
-    def __init__(self, replaced: Mapping[str, str]) -> None:
-        # Entry 0 is for characters that stay, 1 for those that are dropped.
+    def __init__(self, replaced: Mapping[str, str], spaces: str = "") -> None:
+        # Entry 0 is for characters that stay, 1 for those that are dropped,
+        # the last for those that become spaces.
         texts = list(dict.fromkeys(["", *replaced.values()]))
         entries = {text: n for n, text in enumerate(texts, start=1)}
+        texts.append(" ")
+        self._space_entry = len(texts)
         lengths = [1, *map(len, texts)]
         self._lengths = np.array(lengths, np.int32)
         self._starts = np.cumsum([0, 0, *lengths[1:-1]], dtype=np.int32)
         code_points = map(ord, itertools.chain(*texts))
         self._code_points = np.array([*code_points, 0], np.int32)
         values = np.zeros(_NUM_CODE_POINTS, np.int32)
+        values[[*map(ord, spaces)]] = self._space_entry
         clusters = {}
         for characters, text in replaced.items():
             if len(characters) == 1:
@@ -71,9 +76,16 @@ class Replacer:
             int32 `[M]`, code points; int32 `[M]`, the place of that character
             from which each was made.
         """
-        entry = self._entry.look_up(code_points)
+        entry = alone = self._entry.look_up(code_points)
         if self._clusters.size:
-            entry = self._by_cluster(code_points, rows, entry)
+            has_clusters = tf.reduce_any(
+                is_mark(code_points) | (code_points == ord("\n"))
+            )
+            entry = tf.cond(
+                has_clusters,
+                lambda: self._by_cluster(code_points, rows, alone),
+                lambda: alone,
+            )
         length = tf.gather(self._lengths, entry)
         source = tf.repeat(tf.range(tf.size(length)), length)
         nth = tf.range(tf.size(source)) - tf.gather(
@@ -101,6 +113,7 @@ class Replacer:
         start = tf.boolean_mask(starts, is_short)
         length = tf.boolean_mask(length, is_short)
         found = tf.gather(entry, start)
+        found = tf.where(found == self._space_entry, 0, found)
         beginning = [tf.gather(code_points, start)]
         for place in range(1, _MAX_CLUSTER):
             is_there = place < length

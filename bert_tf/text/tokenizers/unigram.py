@@ -218,21 +218,25 @@ class UnigramTokenizer(tf.Module):
         self._model = sentencepiece_model.serialize(
             _with_exact_sums(model), is_normalized=True
         )
-        self._replacers = [_normalization(model.charsmap)]
+        # Words are split at the marks of a text if it may have some.
+        mark = sentencepiece_model.replacements(
+            model.charsmap, _NUM_MARK_BYTES
+        ).get(SPACE, SPACE)
+        self._has_marks = bool(spec.cleanup) or SPACE in mark
+        self._has_marks |= not spec.splits_at_white_space
+        joins = spec.splits_at_white_space and not self._has_marks
+        self._replacers = [_normalization(model.charsmap, joins)]
         if spec.do_lower_case or not spec.keep_accents:
             folding = _folding(spec.do_lower_case, spec.keep_accents)
             self._replacers.insert(0, folding)
         # What is no part of a word: a mark begins one.
-        self._spaces = np.array([ord(SPACE), ord(" ")], np.int32)
-        if spec.splits_at_white_space:
-            spaces = [ord(SPACE), *map(ord, _WHITE_SPACE)]
-            self._spaces = np.array(spaces, np.int32)
+        spaces = _WHITE_SPACE if spec.splits_at_white_space else " "
+        self._spaces = np.array([ord(SPACE), *map(ord, spaces)], np.int32)
         self._has_plain = not any(
             character.isascii() and character.isprintable()
             for character in sentencepiece_model.replacements(model.charsmap, 1)
         )
-        # A string for each text, its words behind ends.
-        self._split = sharing.shared(self._with_ends)
+        self._normal = sharing.shared(self._normalized)
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of the pieces of the words of every text.
@@ -366,22 +370,12 @@ class UnigramTokenizer(tf.Module):
 
     def _words(self, texts):
         """Returns the words, which begin with marks: `[batch, (words)]`."""
-        return tf.strings.split(self._split(texts), words_lib.END)[:, 1:]
-
-    def _with_ends(self, texts):
-        """Returns the words of each text as one string, `END` before each."""
-        texts = words_lib.valid(texts)
-        normal = functools.partial(self._normal_texts, texts)
-        if self._has_plain:
-            texts = tf.cond(
-                tf.reduce_all(tf.strings.regex_full_match(texts, _PLAIN)),
-                functools.partial(self._plain_texts, texts),
-                normal,
+        texts = self._normal(texts)
+        if not self._has_marks:
+            words = tf.strings.split(texts)
+            return words.with_flat_values(
+                tf.strings.join([SPACE, words.flat_values])
             )
-        else:
-            texts = normal()
-        for step in self.spec.cleanup:
-            texts = tf.strings.regex_replace(texts, *_CLEANUP[step])
         if self.spec.splits_at_white_space:
             texts = tf.strings.regex_replace(
                 texts, f"[{words_lib.WHITE_SPACE}]+", " "
@@ -395,9 +389,26 @@ class UnigramTokenizer(tf.Module):
             texts = tf.strings.regex_replace(
                 texts, f"(?s)^([^{SPACE}])", rf"{SPACE}\1"
             )
-        return tf.strings.regex_replace(
+        texts = tf.strings.regex_replace(
             texts, SPACE, words_lib.END + SPACE.encode()
         )
+        return tf.strings.split(texts, words_lib.END)[:, 1:]
+
+    def _normalized(self, texts):
+        """Returns the texts folded and normalised."""
+        texts = words_lib.valid(texts)
+        normal = functools.partial(self._normal_texts, texts)
+        if not self._has_plain:
+            texts = normal()
+        else:
+            texts = tf.cond(
+                tf.reduce_all(tf.strings.regex_full_match(texts, _PLAIN)),
+                functools.partial(self._plain_texts, texts),
+                normal,
+            )
+        for step in self.spec.cleanup:
+            texts = tf.strings.regex_replace(texts, *_CLEANUP[step])
+        return texts
 
     def _plain_texts(self, texts):
         """Returns texts of printable ASCII normalised."""
@@ -552,11 +563,21 @@ def make_fold(
 
 
 @functools.cache
-def _normalization(charsmap: bytes) -> characters.Replacer:
-    """Returns what replaces characters by a model's own table."""
-    return characters.Replacer(
-        sentencepiece_model.replacements(charsmap, characters.MAX_CLUSTER_BYTES)
+def _normalization(charsmap: bytes, joins: bool) -> characters.Replacer:
+    """Returns what replaces characters by a model's own table.
+
+    Args:
+        charsmap: As in `sentencepiece_model.Model`.
+        joins: Whether all white space that is left becomes a space.
+    """
+    replaced = sentencepiece_model.replacements(
+        charsmap, characters.MAX_CLUSTER_BYTES
     )
+    if not joins:
+        return characters.Replacer(replaced)
+    spaces = str.maketrans(dict.fromkeys(_WHITE_SPACE, " "))
+    replaced = {key: text.translate(spaces) for key, text in replaced.items()}
+    return characters.Replacer(replaced, _WHITE_SPACE)
 
 
 @functools.cache
