@@ -87,6 +87,8 @@ CLEANUP: dict[str, dict[str, Any]] = {
         "content": SPACE,
     },
 }
+# Line ends become spaces: nothing to what splits at white space anyway.
+_LINE_ENDS = {"type": "Replace", "pattern": {"String": "\n"}, "content": " "}
 # {post-processor without a template: its keys, how many SEP are between the
 # texts of a pair, the segment of the second}
 _PROCESSING = {
@@ -469,20 +471,12 @@ def _read_json(path, tokenizer, settings, name):
     texts = {piece.text for piece in pieces}
     added = _added(tokenizer.get("added_tokens"), pieces)
     special = _special(tokenizer, settings, pieces)
-    charsmap, folds, cleanup = _read_normalizer(tokenizer.get("normalizer"))
+    steps = _steps(tokenizer.get("normalizer"), "normalizers")
+    charsmap, folds = _read_normalizer(steps)
     kind = _kind(folds, special, pieces, name)
     _check_class(name, special, model["unk_id"])
     splits = _splits_at_white_space(tokenizer.get("pre_tokenizer"))
-    if splits and "mark" not in cleanup:
-        # White space is joined and stripped anyway.
-        cleanup = ()
-    unknown = [step for step in cleanup if step not in CLEANUP]
-    if unknown:
-        raise ValueError(
-            "`normalizer`: with a Metaspace, Strip must keep the left side, "
-            "and it and Replace must follow all other steps. Received: "
-            f"{unknown[0]}."
-        )
+    cleanup = _cleanup(steps, splits, charsmap)
     return Found(
         path=path,
         model=Model(tuple(pieces), charsmap),
@@ -615,12 +609,16 @@ def _kind(folds, special, pieces, name):
 
 def _check_class(name, special, unk_id):
     """Checks that transformers' class does what tokenizer.json says."""
-    frame = (special.num_between, special.second_segment)
-    if name in _NUM_REPLACED and frame != (2, 0):
+    if name not in SPECIAL:
+        return
+    frames = [
+        f"{each.num_between} SEP between, B in segment {each.second_segment}"
+        for each in (SPECIAL[name], special)
+    ]
+    if frames[0] != frames[1]:
         raise ValueError(
-            f"`post_processor` must frame pairs as {name} does: CLS A SEP SEP "
-            "B SEP, in one segment. Received: "
-            f"{frame[0]} SEP between, B in segment {frame[1]}."
+            f"`post_processor` must frame a pair as {name} does: {frames[0]}. "
+            f"Received: {frames[1]}."
         )
     expected = {ALBERT_CLASS: 1, XLM_ROBERTA_CLASS: 3}.get(name, unk_id)
     if unk_id != expected:
@@ -715,18 +713,52 @@ def _pieces(vocabulary):
     return [Piece(text, float(score)) for text, score in vocabulary]
 
 
-def _read_normalizer(normalizer):
-    """Returns the table of characters, {what is folded: bool}, the cleanup."""
+def _is_cleanup(step):
+    """Returns whether a step is only about white space."""
+    return (
+        _type_of(step) == "Strip"
+        or step == _LINE_ENDS
+        or step in CLEANUP.values()
+    )
+
+
+def _cleanup(steps, splits_at_white_space, charsmap):
+    """Returns which steps of `CLEANUP` a normaliser has, in their order.
+
+    Args:
+        steps: The steps of the normaliser.
+        splits_at_white_space: Whether a WhitespaceSplit follows.
+        charsmap: Its table of characters.
+    """
+    cleanup = [step for step in steps if _is_cleanup(step)]
+    if splits_at_white_space and CLEANUP["mark"] not in cleanup:
+        line_end = sentencepiece_model.replacements(charsmap, 1).get("\n", " ")
+        if _LINE_ENDS not in cleanup or line_end == " ":
+            # White space is joined, stripped and split at anyway.
+            return ()
+    found = [
+        next((name for name, known in CLEANUP.items() if known == step), None)
+        for step in cleanup
+    ]
+    if None in found or steps[len(steps) - len(cleanup) :] != cleanup:
+        raise ValueError(
+            "`normalizer`: Strip must keep the left side, and it and Replace "
+            "of spaces must be the last steps, or `pre_tokenizer` must begin "
+            f"with a WhitespaceSplit. Received: {files.shortened(cleanup)}."
+        )
+    return tuple(found)
+
+
+def _read_normalizer(steps):
+    """Returns the table of characters, and {what is folded: bool}."""
     # In this order, each at most once.
     known = ("quotes", "quotes", "NFKD", "StripAccents", "Lowercase")
     order = [*known, "Precompiled"]
-    charsmap, found, cleanup = b"", [], []
-    for step in _steps(normalizer, "normalizers"):
-        kind = _type_of(step)
-        name = _cleanup_name(step)
-        if name is not None:
-            cleanup.append(name)
+    charsmap, found = b"", []
+    for step in steps:
+        if _is_cleanup(step):
             continue
+        kind = _type_of(step)
         if kind == "Replace" and (step.get("pattern"), step.get("content")) in (
             _QUOTES
         ):
@@ -736,8 +768,6 @@ def _read_normalizer(normalizer):
                 "`normalizer` must have the steps of ALBERT or XLM-RoBERTa, in "
                 f"their order. Received: {files.shortened(step)}."
             )
-        # What has been cleaned up before is another text.
-        cleanup = [f"{name} before {kind}" for name in cleanup]
         del order[: order.index(kind) + 1]
         found.append(kind)
         if kind == "Precompiled":
@@ -755,26 +785,11 @@ def _read_normalizer(normalizer):
             "`normalizer` must have both steps for quotes or none, and NFKD "
             f"with StripAccents. Received: {', '.join(found)}."
         )
-    folds = {
+    return charsmap, {
         "joins_quotes": "quotes" in found,
         "keep_accents": "NFKD" not in found,
         "do_lower_case": "Lowercase" in found,
     }
-    return charsmap, folds, tuple(cleanup)
-
-
-def _cleanup_name(step):
-    """Returns which of `CLEANUP` a step is; None if it is something else."""
-    for name, known in CLEANUP.items():
-        if step == known:
-            return name
-    if _type_of(step) == "Strip":
-        return (
-            "Strip on the left"
-            if step.get("strip_left")
-            else "Strip of nothing"
-        )
-    return None
 
 
 def _splits_at_white_space(splits):
