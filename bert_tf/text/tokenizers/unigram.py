@@ -268,76 +268,75 @@ class UnigramTokenizer(tf.Module):
         pieces, starts, limits = self._kernel().tokenize_with_offsets(
             words.flat_values
         )
-        word = tf.cast(pieces.value_rowids(), tf.int32)
-        row = tf.gather(tf.cast(words.value_rowids(), tf.int32), word)
-        normal = self._normalize(texts)
-        is_space = tf.reduce_any(
-            normal.code_points[:, tf.newaxis] == self._spaces, axis=1
+        normal = self.normalize(texts)
+        first, last = self._sources(
+            normal, words, pieces, starts.flat_values, limits.flat_values
         )
-        is_left = tf.scatter_nd(
-            normal.sources[:, tf.newaxis],
-            tf.ones_like(normal.sources),
-            tf.shape(normal.characters.flat_values),
-        )
-        # A dropped quote has been joined to the one before it.
-        text_characters = normal.characters.flat_values
-        is_dropped = (is_left == 0) & (
-            characters.is_mark(text_characters) | _is_quote(text_characters)
-        )
-        # The character that each byte of the words came from, but for marks.
-        sources = tf.boolean_mask(normal.sources, ~is_space)
-        source_rows = tf.boolean_mask(normal.rows, ~is_space)
-        num_bytes = offsets_lib.utf_8_length(
-            tf.boolean_mask(normal.code_points, ~is_space)
-        )
-        bytes_in_row = tf.math.unsorted_segment_sum(
-            num_bytes, source_rows, words.nrows()
-        )
-        sources = tf.repeat(sources, num_bytes)
-
-        # The words without their marks, in their text.
-        length = tf.strings.length(words.flat_values) - _NUM_MARK_BYTES
-        word_start = tf.cumsum(length, exclusive=True)
-        first_words = tf.cast(words.row_starts(), tf.int32)
-        row_start = tf.cumsum(bytes_in_row, exclusive=True)
-        before = tf.concat([word_start, tf.reduce_sum(length)[tf.newaxis]], 0)
-        shift = row_start - tf.gather(before, first_words)
-        base = tf.gather(word_start, word) + tf.gather(shift, row)
-        start, limit = (
-            tf.maximum(
-                tf.cast(values.flat_values, tf.int32) - _NUM_MARK_BYTES, 0
-            )
-            for values in (starts, limits)
-        )
-        limit = tf.maximum(limit, start + 1)
         row_splits = tf.cast(normal.characters.row_splits, tf.int32)
-        # Of a word that is only its mark, what follows the word before.
-        is_only_mark = tf.gather(length, word) == 0
-        sources = tf.concat([sources, [0]], axis=0)
-        is_first = base == tf.gather(row_start, row)
-        after = tf.where(
-            is_first,
-            tf.gather(row_splits, row),
-            tf.gather(sources, tf.maximum(base - 1, 0)) + 1,
-        )
-        last_place = tf.size(sources) - 1
-        first, last = (
-            tf.where(
-                is_only_mark,
-                tf.minimum(after, tf.gather(row_splits, row + 1) - 1),
-                tf.gather(sources, tf.minimum(base + place, last_place)),
-            )
-            for place in (start, limit - 1)
-        )
+        row = tf.gather(words.value_rowids(), pieces.value_rowids())
+        text_start = tf.gather(row_splits, row)
         limit = tf.minimum(
-            tf.gather(offsets_lib.next_unmarked(is_dropped), last),
+            tf.gather(offsets_lib.next_unmarked(_is_dropped(normal)), last),
             tf.gather(row_splits, row + 1),
         )
         ids = self._by_words(words, pieces)
-        text_start = tf.gather(row_splits, row)
         return ids, offsets_lib.in_bytes(
             ids, first - text_start, limit - text_start, texts
         )
+
+    def _sources(self, normal, words, pieces, starts, limits):
+        """Returns the first and the last character that each piece is from.
+
+        Args:
+            normal: The texts as `Normal`.
+            words: RaggedTensor string `[batch, (words)]`, with their marks.
+            pieces: RaggedTensor `[words, (pieces)]`.
+            starts: Where each piece begins, in bytes of its word.
+            limits: Where it ends.
+
+        Returns:
+            int32 each, indices of `normal.characters.flat_values`.
+        """
+        # The character of each byte of all words, without spaces and marks.
+        is_word = ~tf.reduce_any(
+            normal.code_points[:, tf.newaxis] == self._spaces, axis=1
+        )
+        num_bytes = offsets_lib.utf_8_length(
+            tf.boolean_mask(normal.code_points, is_word)
+        )
+        sources = tf.repeat(tf.boolean_mask(normal.sources, is_word), num_bytes)
+        num_in_row = tf.math.unsorted_segment_sum(
+            num_bytes, tf.boolean_mask(normal.rows, is_word), words.nrows()
+        )
+
+        # Where each word is among them. More may follow the last word of a
+        # text: white space that has been stripped.
+        length = tf.strings.length(words.flat_values) - _NUM_MARK_BYTES
+        num_before = tf.cumsum(tf.concat([length, [0]], axis=0), exclusive=True)
+        row_starts = tf.cumsum(num_in_row, exclusive=True)
+        skipped = row_starts - tf.gather(num_before, words.row_starts())
+        word = pieces.value_rowids()
+        row = tf.gather(words.value_rowids(), word)
+        place = tf.gather(num_before, word) + tf.gather(skipped, row)
+
+        # A word that is only its mark is the space behind the word before.
+        row_splits = tf.cast(normal.characters.row_splits, tf.int32)
+        before = tf.gather(tf.concat([[-1], sources], axis=0), place)
+        space = tf.clip_by_value(
+            before + 1,
+            tf.gather(row_splits, row),
+            tf.gather(row_splits, row + 1) - 1,
+        )
+        # The mark of another word is its first character.
+        is_space = tf.gather(length, word) == 0
+        start = tf.maximum(tf.cast(starts, tf.int32) - _NUM_MARK_BYTES, 0)
+        end = tf.cast(limits, tf.int32) - _NUM_MARK_BYTES - 1
+        sources = tf.concat([sources, [0]], axis=0)
+        first, last = (
+            tf.where(is_space, space, tf.gather(sources, place + where))
+            for where in (start, tf.where(is_space, 0, tf.maximum(end, start)))
+        )
+        return first, last
 
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns texts of the pieces: words with single spaces between.
@@ -417,11 +416,15 @@ class UnigramTokenizer(tf.Module):
         return tf.strings.lower(texts) if self.spec.do_lower_case else texts
 
     def _normal_texts(self, texts):
-        normal = self._normalize(texts)
+        normal = self.normalize(texts)
         return _encoded(normal.code_points, normal.rows, tf.size(texts))
 
-    def _normalize(self, texts):
-        """Returns the `_Normal` characters of texts."""
+    def normalize(self, texts: tf.Tensor) -> "Normal":
+        """Returns the characters of texts, folded and normalised.
+
+        Args:
+            texts: string `[batch]`, UTF-8.
+        """
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
         code_points, rows = decoded.flat_values, decoded.value_rowids()
         sources = tf.range(tf.size(code_points))
@@ -437,7 +440,7 @@ class UnigramTokenizer(tf.Module):
         for replacer in self._replacers:
             code_points, places = replacer.replace(code_points, rows)
             rows, sources = tf.gather(rows, places), tf.gather(sources, places)
-        return _Normal(decoded, code_points, rows, sources)
+        return Normal(decoded, code_points, rows, sources)
 
     def for_words(self) -> words_lib.WordTokenizer:
         """Returns the tokenizer of words given one by one.
@@ -484,7 +487,7 @@ class UnigramTokenizer(tf.Module):
         )
 
 
-class _Normal(NamedTuple):
+class Normal(NamedTuple):
     """Normalised characters of texts.
 
     Attributes:
@@ -506,6 +509,17 @@ def _encoded(code_points, rows, num_rows):
         code_points, rows, tf.cast(num_rows, tf.int64), validate=False
     )
     return tf.strings.unicode_encode(ragged, "UTF-8")
+
+
+def _is_dropped(normal):
+    """Returns bool: marks and quotes of texts that the one before contains."""
+    texts = normal.characters.flat_values
+    num_left = tf.scatter_nd(
+        normal.sources[:, tf.newaxis],
+        tf.ones_like(normal.sources),
+        tf.shape(texts),
+    )
+    return (num_left == 0) & (characters.is_mark(texts) | _is_quote(texts))
 
 
 def _is_second_quote(code_points, rows):

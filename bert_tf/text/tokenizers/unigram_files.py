@@ -696,7 +696,7 @@ def _type_of(part):
 
 
 def _pieces(vocabulary):
-    if not isinstance(vocabulary, list):
+    if not isinstance(vocabulary, list) or not vocabulary:
         raise ValueError("`model.vocab` must be a list of pieces with scores.")
     for number, pair in enumerate(vocabulary):
         is_good = (
