@@ -219,10 +219,13 @@ class UnigramTokenizer(tf.Module):
             _with_exact_sums(model), is_normalized=True
         )
         # Words are split at the marks of a text if it may have some.
-        mark = sentencepiece_model.replacements(
-            model.charsmap, _NUM_MARK_BYTES
-        ).get(SPACE, SPACE)
-        self._has_marks = bool(spec.cleanup) or SPACE in mark
+        replaced = sentencepiece_model.replacements(
+            model.charsmap, characters.MAX_CLUSTER_BYTES
+        )
+        normal = {SPACE: SPACE} | replaced
+        self._has_marks = bool(spec.cleanup) or SPACE in "".join(
+            normal.values()
+        )
         self._has_marks |= not spec.splits_at_white_space
         joins = spec.splits_at_white_space and not self._has_marks
         self._replacers = [_normalization(model.charsmap, joins)]
@@ -234,7 +237,7 @@ class UnigramTokenizer(tf.Module):
         self._spaces = np.array([ord(SPACE), *map(ord, spaces)], np.int32)
         self._has_plain = not any(
             character.isascii() and character.isprintable()
-            for character in sentencepiece_model.replacements(model.charsmap, 1)
+            for character in replaced
         )
         self._normal = sharing.shared(self._normalized)
 
