@@ -46,7 +46,6 @@ def locate(
     starts: tf.RaggedTensor,
     limits: tf.RaggedTensor,
     normalize: Callable[[tf.Tensor], tf.Tensor],
-    is_joined: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
 ) -> Offsets:
     """Finds where pieces of normalised words lie in the texts.
 
@@ -58,9 +57,6 @@ def locate(
             word each piece begins, in bytes.
         limits: Likewise, where it ends.
         normalize: A function from string `[N]` to string `[N]`.
-        is_joined: None, or a function of the code points of all texts, int32
-            `[N]`, and of the row splits of the texts among them. It returns
-            bool `[N]`: which code points become one with the one before.
 
     Returns:
         `Offsets`.
@@ -70,10 +66,6 @@ def locate(
     )
     code_points = characters.flat_values
     num_bytes_left, is_dropped_mark = _what_is_left(code_points, normalize)
-    if is_joined is not None:
-        joined = is_joined(code_points, characters.row_splits)
-        num_bytes_left = tf.where(joined, 0, num_bytes_left)
-        is_dropped_mark |= joined
     # The character that each byte of the words came from.
     sources = tf.repeat(tf.range(tf.size(code_points)), num_bytes_left)
 
@@ -90,7 +82,7 @@ def locate(
     row = tf.gather(tf.cast(words.value_rowids(), tf.int32), word_of_piece)
     row_start = tf.gather(row_splits, row)
     limit = tf.minimum(
-        tf.gather(_next_unmarked(is_dropped_mark), last),
+        tf.gather(next_unmarked(is_dropped_mark), last),
         tf.gather(row_splits, row + 1),
     )
     byte_offset = tf.cast(byte_offsets.flat_values, tf.int32)
@@ -163,8 +155,12 @@ def _what_is_left(code_points, normalize):
     return tf.gather(num_bytes, index), tf.gather(is_dropped_mark, index)
 
 
-def _next_unmarked(is_mark):
-    """Returns for each character the next one that is not a mark."""
+def next_unmarked(is_mark: tf.Tensor) -> tf.Tensor:
+    """Returns for each character the next one that is not a mark.
+
+    Args:
+        is_mark: bool `[N]`, of the characters of all texts.
+    """
     places = tf.cast(tf.where(~is_mark)[:, 0], tf.int32)
     places = tf.concat([places, [tf.size(is_mark)]], axis=0)
     return tf.gather(places, tf.cumsum(tf.cast(~is_mark, tf.int32)))

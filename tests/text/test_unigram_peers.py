@@ -32,6 +32,7 @@ from support.paths import ROOT
 from support.tokenizer_texts import ASSIGNED
 from support.tokenizer_texts import encode
 from support.tokenizer_texts import to_lists
+from support.unigrams import FIRST
 
 TEXT_FILES = [
     path for path in os.environ.get("BERT_TF_TEXT_FILES", "").split(":") if path
@@ -74,9 +75,8 @@ def both(request, texts):
     spec = learner.learn([lines], size, is_albert, [])
     if not is_albert:
         pieces, charsmap = sentencepiece_model.parse(spec.model)
-        first = ("<s>", "<pad>", "</s>", "<unk>")
         pieces = (
-            *(Piece(token, 0.0) for token in first),
+            *(Piece(token, 0.0) for token in FIRST[request.param]),
             *pieces[5:],
             Piece("<mask>", 0.0),
         )

@@ -23,8 +23,8 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 # `TrainerSpec.ModelType`.
 _MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
-# The first bytes of characters beyond ASCII.
-_LEADS = range(0xC2, 0xF5)
+# A charsmap without keys. Of none at all, the kernel logs a line at each use.
+_NO_KEYS = struct.pack("<I", 1024) + bytes(1024 + 1)
 
 # Stands before each word in entries, instead of a space.
 SPACE = "\u2581"
@@ -156,8 +156,14 @@ def parse(contents: bytes) -> Model:
     )
 
 
-def serialize(model: Model) -> bytes:
-    """Returns the contents of a file; equal models give equal contents."""
+def serialize(model: Model, is_normalized: bool = False) -> bytes:
+    """Returns the contents of a file; equal models give equal contents.
+
+    Args:
+        model: The `Model`.
+        is_normalized: Whether the texts will be words that begin with `SPACE`
+            and are normalised already.
+    """
     written = _messages()["Model"]()
     for piece in model.pieces:
         its = written.pieces.add(piece=piece.text, score=piece.score)
@@ -165,9 +171,11 @@ def serialize(model: Model) -> bytes:
             its.type = piece.type
     written.trainer_spec.model_type = 1
     normalizer = written.normalizer_spec
-    normalizer.precompiled_charsmap = model.charsmap
-    normalizer.add_dummy_prefix = True
-    normalizer.remove_extra_whitespaces = True
+    normalizer.precompiled_charsmap = (
+        _NO_KEYS if is_normalized else model.charsmap
+    )
+    normalizer.add_dummy_prefix = not is_normalized
+    normalizer.remove_extra_whitespaces = not is_normalized
     normalizer.escape_whitespaces = True
     return written.SerializeToString(deterministic=True)
 
@@ -175,7 +183,7 @@ def serialize(model: Model) -> bytes:
 def check_charsmap(charsmap: bytes) -> None:
     """Raises `ValueError` if the trie points outside itself or its texts.
 
-    SentencePiece follows it unchecked. `normalized` describes the trie.
+    SentencePiece follows it unchecked. `replacements` describes the trie.
     """
     if not charsmap:
         return
@@ -206,62 +214,40 @@ def _offset(unit):
     return (unit >> 10) << ((unit & 0x200) >> 6)
 
 
-def normalized(charsmap: bytes, character: str) -> str:
-    """Returns what a charsmap makes of a character that stands alone.
+def replacements(charsmap: bytes, max_bytes: int) -> dict[str, str]:
+    """Returns {characters: what a charsmap makes of them}, of all its keys.
 
     The trie is a double array (darts-clone): a node's unit holds the offset
     of its children, the label that led to it, and whether it ends a key.
-    """
-    if not charsmap:
-        return character
-    (size,) = struct.unpack_from("<I", charsmap)
-    texts = charsmap[4 + size :]
 
-    def unit(place):
-        return struct.unpack_from("<I", charsmap, 4 + 4 * place)[0]
-
-    place = _offset(unit(0))
-    found = None
-    for byte in character.encode():
-        place ^= byte
-        if 4 * place + 4 > size:
-            break
-        node = unit(place)
-        if node & 0x800000FF != byte:
-            break
-        place ^= _offset(node)
-        if node & 0x100:
-            found = unit(place) & 0x7FFFFFFF
-    if found is None:
-        return character
-    return texts[found : texts.index(b"\0", found)].decode("utf-8", "replace")
-
-
-def changed_characters(charsmap: bytes) -> dict[str, str]:
-    """Returns {character: what a charsmap makes of it alone}.
-
-    All other characters stay. `normalized` describes the trie.
+    Args:
+        charsmap: As in `Model`, checked by `check_charsmap`.
+        max_bytes: The length of the longest key, in UTF-8.
     """
     if not charsmap:
         return {}
     (size,) = struct.unpack_from("<I", charsmap)
-    units = np.frombuffer(charsmap, "<u4", size // 4, 4).tolist()
+    texts = charsmap[4 + size :]
+    units = np.frombuffer(charsmap, "<u4", size // 4, 4).astype(np.int64)
     found = {}
-    # The beginnings of characters in UTF-8, and where their children are.
-    prefixes = [(b"", _offset(units[0]))]
-    while prefixes:
-        prefix, place = prefixes.pop()
-        # Of a character's bytes all but the first begin with the bits 10.
-        for byte in range(0x80, 0xC0) if prefix else (*range(0x80), *_LEADS):
-            child = place ^ byte
-            if child >= len(units) or units[child] & 0x800000FF != byte:
-                continue
-            key = prefix + bytes([byte])
+    # All beginnings of keys of one length, and where their children are.
+    keys = np.zeros((1, 0), np.uint8)
+    places = _offset(units[:1])
+    for _ in range(max_bytes):
+        children = places[:, np.newaxis] ^ np.arange(256)
+        units_there = units[np.minimum(children, len(units) - 1)]
+        is_node = (units_there & 0x800000FF) == np.arange(256)
+        parents, labels = np.where(is_node & (children < len(units)))
+        nodes = units_there[parents, labels]
+        keys = np.column_stack([keys[parents], labels.astype(np.uint8)])
+        places = children[parents, labels] ^ _offset(nodes)
+        is_key = (nodes & 0x100) > 0
+        for key, value in zip(keys[is_key], units[places[is_key]]):
+            start = value & 0x7FFFFFFF
+            text = texts[start : texts.index(b"\0", start)]
             try:
-                character = key.decode()
+                found[key.tobytes().decode()] = text.decode("utf-8", "replace")
             except UnicodeDecodeError:
-                if len(key) < 4:
-                    prefixes.append((key, child ^ _offset(units[child])))
+                # No text has such a key.
                 continue
-            found[character] = normalized(charsmap, character)
     return found

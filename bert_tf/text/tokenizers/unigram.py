@@ -2,17 +2,15 @@ r"""SentencePiece's unigram tokenizer, of ALBERT and XLM-RoBERTa.
 
     fold      ALBERT alone: join quotes, decompose (NFKD), drop marks (M),
               lower-case
-    split     at white space
-    pieces    normalised by the model's own table of characters, then the
-              likeliest pieces of each word, by tensorflow_text's kernel
+    normalise by the model's own table of characters
+    split     at white space, and before each mark of a word's beginning
+    pieces    the likeliest of each word, by tensorflow_text's kernel
 
 The ids are those of Hugging Face's `tokenizers`, except for
 
 - a special token written in the text, which is text like any other here;
 - marks and compatibility letters that are newer than its Unicode tables (some
-  380 in Unicode 14), which it does not fold for ALBERT;
-- a mark after a character that the model's table replaces ("ﬁ" with an
-  accent): it is lost there, and kept here, as by SentencePiece.
+  380 in Unicode 14), which it does not fold for ALBERT.
 
 Bytes that are not UTF-8 are dropped.
 """
@@ -25,6 +23,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -33,10 +32,12 @@ from bert_tf import files
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import sharing
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
+from bert_tf.text.tokenizers import characters
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import unigram_files
 from bert_tf.text.tokenizers import words as words_lib
 from bert_tf.text.tokenizers.sentencepiece_model import SPACE
+from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
 # Unicode's property White_Space.
@@ -44,6 +45,7 @@ _WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006"
     "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
+_NUM_MARK_BYTES = len(SPACE.encode())
 _PLAIN = r"[ -~]*"
 # Scores are rounded to multiples of 1 / this: sums up to 256 fit in 24 bits.
 _EXACT = 2**16
@@ -53,6 +55,12 @@ _CONTINUES_WORD = re.compile(
     r"[a-zA-Z]|[a-zA-Z!-&(-/:;?@\[-`{-~]{2,}", re.ASCII
 )
 _QUOTES = "``|''"
+# {step of `unigram_files.CLEANUP`: what it replaces, and by what}
+_CLEANUP = {
+    "strip": (f"[{words_lib.WHITE_SPACE}]+$", ""),
+    "join": (" {2,}", " "),
+    "mark": (" {2,}", SPACE),
+}
 # The ranges of characters that folding may change; a test checks the rest.
 _FOLDED = (range(0xD800), range(0xE000, 0x32000), range(0xE0100, 0xE01F0))
 
@@ -65,10 +73,15 @@ class UnigramSpec:
         vocabulary: A `Vocabulary` that is not a WordPiece file's.
         model: A SentencePiece model whose pieces are the vocabulary, in its
             order: what `sentencepiece_model.serialize` returns.
-        tokenizer_class: "AlbertTokenizer" or "XLMRobertaTokenizer".
+        tokenizer_class: "AlbertTokenizer", "CamembertTokenizer", or for all
+            other tokenizers "XLMRobertaTokenizer".
         do_lower_case: Whether texts are lower-cased; False for XLM-RoBERTa.
         keep_accents: Whether accents are kept, and characters not decomposed;
             True for XLM-RoBERTa.
+        splits_at_white_space: Whether all white space separates words;
+            otherwise only spaces do, and of each but the first of several
+            remains a piece.
+        cleanup: What is done to spaces before: see `unigram_files.CLEANUP`.
         added_tokens: What is looked for in texts besides the model's own five
             special tokens, and those of the five that differ from the kind's
             default (`added_tokens.default`). Their ids are the vocabulary's.
@@ -82,6 +95,8 @@ class UnigramSpec:
     tokenizer_class: str = unigram_files.ALBERT_CLASS
     do_lower_case: bool = True
     keep_accents: bool = False
+    splits_at_white_space: bool = True
+    cleanup: tuple[str, ...] = ()
     added_tokens: tuple[added_tokens_lib.AddedToken, ...] = ()
 
     def __post_init__(self):
@@ -105,19 +120,43 @@ class UnigramSpec:
 
     @property
     def settings(self) -> dict[str, Any]:
+        special = self.vocabulary.special
+        # Those of released models are not named, as in older manifests.
+        others = {
+            "splits_at_white_space": (self.splits_at_white_space, True),
+            "cleanup": (list(self.cleanup), []),
+            "special": (
+                dataclasses.asdict(special),
+                dataclasses.asdict(unigram_files.SPECIAL[self.tokenizer_class]),
+            ),
+        }
         return {
             "model_sha256": hashlib.sha256(self.model).hexdigest(),
             "keep_accents": self.keep_accents,
+            **{
+                name: value
+                for name, (value, default) in others.items()
+                if value != default
+            },
         }
 
     @property
     def folder_settings(self) -> dict[str, Any]:
-        if not self.joins_quotes:
-            return {}
-        return {"keep_accents": self.keep_accents}
+        settings: dict[str, Any] = {}
+        is_standard = self.splits_at_white_space and not self.cleanup
+        if not is_standard or not unigram_files.is_standard(
+            self.tokenizer_class, self.vocabulary
+        ):
+            # transformers would make the class's own tokenizer of the pieces.
+            settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        if self.joins_quotes:
+            settings["keep_accents"] = self.keep_accents
+        return settings
 
     @property
     def vocabulary_files(self) -> dict[str, str | bytes]:
+        if not unigram_files.is_standard(self.tokenizer_class, self.vocabulary):
+            return {}
         return unigram_files.vocabulary_files(self.tokenizer_class, self.model)
 
     @property
@@ -128,6 +167,9 @@ class UnigramSpec:
             joins_quotes=self.joins_quotes,
             keep_accents=self.keep_accents,
             do_lower_case=self.do_lower_case,
+            splits_at_white_space=self.splits_at_white_space,
+            cleanup=self.cleanup,
+            added_tokens=self.added_tokens,
         )
 
     def make(self) -> "UnigramTokenizer":
@@ -173,22 +215,31 @@ class UnigramTokenizer(tf.Module):
         self.spec = spec
         self.vocabulary = spec.vocabulary
         model = sentencepiece_model.parse(spec.model)
-        self._model = sentencepiece_model.serialize(_with_exact_sums(model))
-        self._charsmap = model.charsmap
-        self._num_bytes = np.array(
-            [len(token.encode()) for token in spec.vocabulary.tokens], np.int32
+        self._model = sentencepiece_model.serialize(
+            _with_exact_sums(model), is_normalized=True
         )
-        self._fold = make_fold(
-            do_lower_case=spec.do_lower_case,
-            keep_accents=spec.keep_accents,
-            joins_quotes=spec.joins_quotes,
-            # The model drops these, so they do not separate words.
-            dropped_spaces="".join(
-                space
-                for space in _WHITE_SPACE
-                if not sentencepiece_model.normalized(model.charsmap, space)
-            ),
+        # Words are split at the marks of a text if it may have some.
+        replaced = sentencepiece_model.replacements(
+            model.charsmap, characters.MAX_CLUSTER_BYTES
         )
+        normal = {SPACE: SPACE} | replaced
+        self._has_marks = bool(spec.cleanup) or SPACE in "".join(
+            normal.values()
+        )
+        self._has_marks |= not spec.splits_at_white_space
+        joins = spec.splits_at_white_space and not self._has_marks
+        self._replacers = [_normalization(model.charsmap, joins)]
+        if spec.do_lower_case or not spec.keep_accents:
+            folding = _folding(spec.do_lower_case, spec.keep_accents)
+            self._replacers.insert(0, folding)
+        # What is no part of a word: a mark begins one.
+        spaces = _WHITE_SPACE if spec.splits_at_white_space else " "
+        self._spaces = np.array([ord(SPACE), *map(ord, spaces)], np.int32)
+        self._has_plain = not any(
+            character.isascii() and character.isprintable()
+            for character in replaced
+        )
+        self._normal = sharing.shared(self._normalized)
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of the pieces of the words of every text.
@@ -200,7 +251,7 @@ class UnigramTokenizer(tf.Module):
             RaggedTensor int32 `[batch, (words), (pieces)]`; for a flat list
             of pieces, `.merge_dims(1, 2)`.
         """
-        words = self.split_words(texts)
+        words = self._words(texts)
         return self._by_words(words, self._kernel().tokenize(words.flat_values))
 
     def tokenize_with_offsets(
@@ -216,99 +267,79 @@ class UnigramTokenizer(tf.Module):
             piece that is only the mark of a word's beginning has the range of
             the word's first character.
         """
-        words = self.split_words(texts)
+        words = self._words(texts)
         pieces, starts, limits = self._kernel().tokenize_with_offsets(
             words.flat_values
         )
-        length = tf.gather(
-            tf.strings.length(words.flat_values), pieces.value_rowids()
+        normal = self.normalize(texts)
+        first, last = self._sources(
+            normal, words, pieces, starts.flat_values, limits.flat_values
         )
-        start = tf.cast(starts.flat_values, tf.int32)
-        limit = tf.cast(limits.flat_values, tf.int32)
-        # Without accents, the folding has expanded all that the model would.
-        if self.spec.keep_accents:
-            limit += self._num_bytes_beyond(words, pieces, start, limit)
-        start = tf.minimum(start, length - 1)
-        limit = tf.clip_by_value(limit, start + 1, length)
-
-        def in_words(values):
-            return words.with_flat_values(pieces.with_flat_values(values))
-
-        located = offsets_lib.locate(
-            texts,
-            words,
-            in_words(start),
-            in_words(limit),
-            self._fold,
-            self._joins if self.spec.joins_quotes else None,
+        row_splits = tf.cast(normal.characters.row_splits, tf.int32)
+        row = tf.gather(words.value_rowids(), pieces.value_rowids())
+        text_start = tf.gather(row_splits, row)
+        limit = tf.minimum(
+            tf.gather(offsets_lib.next_unmarked(_is_dropped(normal)), last),
+            tf.gather(row_splits, row + 1),
         )
         ids = self._by_words(words, pieces)
-        return ids, offsets_lib.Offsets(
-            *(ids.with_flat_values(values.flat_values) for values in located)
+        return ids, offsets_lib.in_bytes(
+            ids, first - text_start, limit - text_start, texts
         )
 
-    def _num_bytes_beyond(self, words, pieces, start, limit):
-        """Returns by how many bytes the kernel's limits are too early.
-
-        Where the model makes several characters of one and a piece ends among
-        them, the kernel ends the piece before that character.
+    def _sources(self, normal, words, pieces, starts, limits):
+        """Returns the first and the last character that each piece is from.
 
         Args:
-            words: RaggedTensor string `[batch, (words)]`.
-            pieces: RaggedTensor int32 `[words, (pieces)]`.
-            start, limit: int32, the kernel's bytes in the words, of all pieces.
+            normal: The texts as `Normal`.
+            words: RaggedTensor string `[batch, (words)]`, with their marks.
+            pieces: RaggedTensor `[words, (pieces)]`.
+            starts: Where each piece begins, in bytes of its word.
+            limits: Where it ends.
 
         Returns:
-            int32, of the shape of `limit`: the bytes of that character, or 0.
+            int32 each, indices of `normal.characters.flat_values`.
         """
-        code_points = tf.strings.unicode_decode(
-            words.flat_values, "UTF-8"
-        ).flat_values
-        num_bytes = offsets_lib.utf_8_length(code_points)
-        unique, index = tf.unique(code_points)
-        alone = tf.strings.unicode_encode(unique[:, tf.newaxis], "UTF-8")
-        normal = _normal_forms(self._charsmap).replace(alone)
-        num_normal = tf.gather(tf.strings.length(normal), index)
-
-        # At each byte of all words: that character's bytes, and the bytes of
-        # the normal form before it.
-        normal_ends = tf.cumsum(num_normal)
-        num_bytes_at = tf.concat([tf.repeat(num_bytes, num_bytes), [0]], axis=0)
-        normal_at = tf.concat(
-            [
-                tf.repeat(normal_ends - num_normal, num_bytes),
-                tf.reduce_sum(num_normal)[tf.newaxis],
-            ],
-            axis=0,
+        # The character of each byte of all words, without spaces and marks.
+        is_word = ~tf.reduce_any(
+            normal.code_points[:, tf.newaxis] == self._spaces, axis=1
         )
-        word_starts = tf.cumsum(
-            tf.strings.length(words.flat_values), exclusive=True
+        num_bytes = offsets_lib.utf_8_length(
+            tf.boolean_mask(normal.code_points, is_word)
         )
-        word = tf.cast(pieces.value_rowids(), tf.int32)
-        word_start = tf.gather(word_starts, word)
-        span = tf.gather(normal_at, word_start + limit) - tf.gather(
-            normal_at, word_start + start
+        sources = tf.repeat(tf.boolean_mask(normal.sources, is_word), num_bytes)
+        num_in_row = tf.math.unsorted_segment_sum(
+            num_bytes, tf.boolean_mask(normal.rows, is_word), words.nrows()
         )
 
-        # How far each piece goes beyond its range, given how far the one
-        # before did. An unknown piece may have any length. It is taken to end
-        # with a character, and so is what is before a word.
-        ids = pieces.flat_values
-        is_unknown = ids == self.vocabulary.unk_id
-        is_first = tf.concat([[True], word[1:] != word[:-1]], axis=0)
-        is_first = is_first[: tf.size(ids)]
-        # The kernel puts a mark before each word.
-        length = tf.gather(self._num_bytes, ids) - tf.where(
-            is_first, len(SPACE.encode()), 0
+        # Where each word is among them. More may follow the last word of a
+        # text: white space that has been stripped.
+        length = tf.strings.length(words.flat_values) - _NUM_MARK_BYTES
+        num_before = tf.cumsum(tf.concat([length, [0]], axis=0), exclusive=True)
+        row_starts = tf.cumsum(num_in_row, exclusive=True)
+        skipped = row_starts - tf.gather(num_before, words.row_starts())
+        word = pieces.value_rowids()
+        row = tf.gather(words.value_rowids(), word)
+        place = tf.gather(num_before, word) + tf.gather(skipped, row)
+
+        # A word that is only its mark is the space behind the word before.
+        row_splits = tf.cast(normal.characters.row_splits, tf.int32)
+        before = tf.gather(tf.concat([[-1], sources], axis=0), place)
+        space = tf.clip_by_value(
+            before + 1,
+            tf.gather(row_splits, row),
+            tf.gather(row_splits, row + 1) - 1,
         )
-        excess = tf.where(is_unknown, 0, length - span)
-        chain = tf.cumsum(tf.cast(is_first | is_unknown, tf.int32)) - 1
-        sums = tf.cumsum(excess)
-        before = tf.boolean_mask(sums - excess, is_first | is_unknown)
-        is_beyond = sums - tf.gather(before, chain) > 0
-        return tf.where(
-            is_beyond, tf.gather(num_bytes_at, word_start + limit), 0
+        # The mark of another word is its first character.
+        is_space = tf.gather(length, word) == 0
+        start = tf.maximum(tf.cast(starts, tf.int32) - _NUM_MARK_BYTES, 0)
+        end = tf.cast(limits, tf.int32) - _NUM_MARK_BYTES - 1
+        sources = tf.concat([sources, [0]], axis=0)
+        first, last = (
+            tf.where(is_space, space, tf.gather(sources, place + where))
+            for where in (start, tf.where(is_space, 0, tf.maximum(end, start)))
         )
+        return first, last
 
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns texts of the pieces: words with single spaces between.
@@ -332,9 +363,87 @@ class UnigramTokenizer(tf.Module):
     def split_words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the words of every text: string `[batch, (words)]`.
 
-        They are folded, but not normalised by the model's own table.
+        They are folded and normalised.
         """
-        return tf.strings.split(self._fold(texts))
+        words = self._words(texts)
+        return words.with_flat_values(
+            tf.strings.regex_replace(words.flat_values, f"^{SPACE}", "")
+        )
+
+    def _words(self, texts):
+        """Returns the words, which begin with marks: `[batch, (words)]`."""
+        texts = self._normal(texts)
+        if not self._has_marks:
+            words = tf.strings.split(texts)
+            return words.with_flat_values(
+                tf.strings.join([SPACE, words.flat_values])
+            )
+        if self.spec.splits_at_white_space:
+            texts = tf.strings.regex_replace(
+                texts, f"[{words_lib.WHITE_SPACE}]+", " "
+            )
+            texts = tf.strings.strip(texts)
+            texts = tf.strings.regex_replace(texts, "^(.)", r" \1")
+            # Words that begin with a mark get no other.
+            texts = tf.strings.regex_replace(texts, f" {SPACE}?", SPACE)
+        else:
+            texts = tf.strings.regex_replace(texts, " ", SPACE)
+            texts = tf.strings.regex_replace(
+                texts, f"(?s)^([^{SPACE}])", rf"{SPACE}\1"
+            )
+        texts = tf.strings.regex_replace(
+            texts, SPACE, words_lib.END + SPACE.encode()
+        )
+        return tf.strings.split(texts, words_lib.END)[:, 1:]
+
+    def _normalized(self, texts):
+        """Returns the texts folded and normalised."""
+        texts = words_lib.valid(texts)
+        normal = functools.partial(self._normal_texts, texts)
+        if not self._has_plain:
+            texts = normal()
+        else:
+            texts = tf.cond(
+                tf.reduce_all(tf.strings.regex_full_match(texts, _PLAIN)),
+                functools.partial(self._plain_texts, texts),
+                normal,
+            )
+        for step in self.spec.cleanup:
+            texts = tf.strings.regex_replace(texts, *_CLEANUP[step])
+        return texts
+
+    def _plain_texts(self, texts):
+        """Returns texts of printable ASCII normalised."""
+        if self.spec.joins_quotes:
+            texts = tf.strings.regex_replace(texts, _QUOTES, '"')
+        return tf.strings.lower(texts) if self.spec.do_lower_case else texts
+
+    def _normal_texts(self, texts):
+        normal = self.normalize(texts)
+        return _encoded(normal.code_points, normal.rows, tf.size(texts))
+
+    def normalize(self, texts: tf.Tensor) -> "Normal":
+        """Returns the characters of texts, folded and normalised.
+
+        Args:
+            texts: string `[batch]`, UTF-8.
+        """
+        decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
+        code_points, rows = decoded.flat_values, decoded.value_rowids()
+        sources = tf.range(tf.size(code_points))
+        if self.spec.joins_quotes:
+            is_second = _is_second_quote(code_points, rows)
+            is_first = tf.concat([is_second[1:], [False]], axis=0)
+            is_first = is_first[: tf.size(code_points)]
+            code_points = tf.where(is_first, ord('"'), code_points)
+            code_points, rows, sources = (
+                tf.boolean_mask(values, ~is_second)
+                for values in (code_points, rows, sources)
+            )
+        for replacer in self._replacers:
+            code_points, places = replacer.replace(code_points, rows)
+            rows, sources = tf.gather(rows, places), tf.gather(sources, places)
+        return Normal(decoded, code_points, rows, sources)
 
     def for_words(self) -> words_lib.WordTokenizer:
         """Returns the tokenizer of words given one by one.
@@ -380,23 +489,57 @@ class UnigramTokenizer(tf.Module):
             validate=False,
         )
 
-    def _joins(self, code_points, row_splits):
-        """Returns bool [N]: the second of two quotes that become one."""
-        before = tf.concat([[0], code_points[:-1]], axis=0)
-        is_begin = code_points != before[: tf.size(code_points)]
-        # A text's first character has no character before it.
-        firsts = tf.cast(row_splits[:-1], tf.int32)
-        firsts = firsts[firsts < tf.size(code_points)]
-        is_begin = tf.tensor_scatter_nd_update(
-            is_begin, firsts[:, tf.newaxis], tf.ones_like(firsts, tf.bool)
-        )
-        place = tf.range(tf.size(code_points))
-        begin = tf.gather(
-            tf.cast(tf.where(is_begin)[:, 0], tf.int32),
-            tf.cumsum(tf.cast(is_begin, tf.int32)) - 1,
-        )
-        is_quote = (code_points == ord("`")) | (code_points == ord("'"))
-        return is_quote & ((place - begin) % 2 == 1)
+
+class Normal(NamedTuple):
+    """Normalised characters of texts.
+
+    Attributes:
+        characters: RaggedTensor int32 `[batch, (characters)]`: the texts'.
+        code_points: int32 `[N]`, the normalised ones.
+        rows: int64 `[N]`, the text of each.
+        sources: int32 `[N]`, which of `characters.flat_values` each is from.
+    """
+
+    characters: tf.RaggedTensor
+    code_points: tf.Tensor
+    rows: tf.Tensor
+    sources: tf.Tensor
+
+
+def _encoded(code_points, rows, num_rows):
+    """Returns strings `[N]` of the characters of all texts."""
+    ragged = tf.RaggedTensor.from_value_rowids(
+        code_points, rows, tf.cast(num_rows, tf.int64), validate=False
+    )
+    return tf.strings.unicode_encode(ragged, "UTF-8")
+
+
+def _is_dropped(normal):
+    """Returns bool: marks and quotes of texts that the one before contains."""
+    texts = normal.characters.flat_values
+    num_left = tf.scatter_nd(
+        normal.sources[:, tf.newaxis],
+        tf.ones_like(normal.sources),
+        tf.shape(texts),
+    )
+    return (num_left == 0) & (characters.is_mark(texts) | _is_quote(texts))
+
+
+def _is_second_quote(code_points, rows):
+    """Returns bool [N]: the second of two quotes that become one."""
+    size = tf.size(code_points)
+    before = tf.concat([[0], code_points], axis=0)[:size]
+    is_in_row = tf.concat([[False], rows[1:] == rows[:-1]], axis=0)[:size]
+    is_begin = (code_points != before) | ~is_in_row
+    begin = tf.gather(
+        tf.cast(tf.where(is_begin)[:, 0], tf.int32),
+        tf.cumsum(tf.cast(is_begin, tf.int32)) - 1,
+    )
+    return _is_quote(code_points) & ((tf.range(size) - begin) % 2 == 1)
+
+
+def _is_quote(code_points):
+    return (code_points == ord("`")) | (code_points == ord("'"))
 
 
 def _with_exact_sums(model):
@@ -415,108 +558,48 @@ def _with_exact_sums(model):
 
 
 def make_fold(
-    *,
-    do_lower_case: bool,
-    keep_accents: bool,
-    joins_quotes: bool = True,
-    dropped_spaces: str = "",
+    *, do_lower_case: bool, keep_accents: bool
 ) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns a function that folds strings `[N]`, for the kernel.
+    """Returns a function that folds strings `[N]` as ALBERT does.
 
     Args:
         do_lower_case: As in `UnigramSpec`.
         keep_accents: Likewise.
-        joins_quotes: Likewise.
-        dropped_spaces: White space that is dropped; the rest becomes spaces.
     """
-    table = _table(do_lower_case, keep_accents, dropped_spaces)
+    folding = _folding(do_lower_case, keep_accents)
 
     def fold(texts):
         texts = words_lib.valid(texts)
-        if joins_quotes:
-            texts = tf.strings.regex_replace(texts, _QUOTES, '"')
-        return tf.cond(
-            tf.reduce_all(tf.strings.regex_full_match(texts, _PLAIN)),
-            lambda: tf.strings.lower(texts) if do_lower_case else texts,
-            lambda: table.replace(texts),
-        )
+        texts = tf.strings.regex_replace(texts, _QUOTES, '"')
+        decoded = tf.strings.unicode_decode(texts, "UTF-8")
+        rows = decoded.value_rowids()
+        code_points, places = folding.replace(decoded.flat_values, rows)
+        return _encoded(code_points, tf.gather(rows, places), tf.size(texts))
 
-    return sharing.shared(fold)
+    return fold
 
 
-class _Table:
-    """Replaces characters, with graph operations.
+@functools.cache
+def _normalization(charsmap: bytes, joins: bool) -> characters.Replacer:
+    """Returns what replaces characters by a model's own table.
 
     Args:
-        replaced: {code point: code points}; all others stay.
+        charsmap: As in `sentencepiece_model.Model`.
+        joins: Whether all white space that is left becomes a space.
     """
-
-    def __init__(self, replaced: dict[int, tuple[int, ...]]) -> None:
-        # Entry 0 is for the characters that stay.
-        sequences = list(dict.fromkeys(replaced.values()))
-        entries = {found: n for n, found in enumerate(sequences, start=1)}
-        self._lengths = np.array([1, *map(len, sequences)], np.int32)
-        self._starts = np.cumsum([0, 0, *map(len, sequences)], dtype=np.int32)
-        self._sequences = np.array([*itertools.chain(*sequences), 0], np.int32)
-        # In pages of 256 code points, most of which are equal.
-        flat = np.zeros(0x110000, np.int32)
-        flat[list(replaced)] = [entries[to] for to in replaced.values()]
-        self._pages, page = np.unique(
-            flat.reshape(-1, 256), axis=0, return_inverse=True
-        )
-        self._page = page.reshape(-1).astype(np.int32)
-
-    def replace(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns strings `[N]` of valid UTF-8 with characters replaced."""
-        decoded = tf.strings.unicode_decode(texts, "UTF-8")
-        code_points = decoded.flat_values
-        page = tf.gather(self._page, code_points // 256)
-        entry = tf.gather(
-            self._pages.reshape(-1), page * 256 + code_points % 256
-        )
-        length = tf.gather(self._lengths, entry)
-        ends = tf.cumsum(length)
-        source = tf.repeat(tf.range(tf.size(length)), length)
-        nth = tf.range(tf.size(source)) - tf.gather(ends - length, source)
-        its = tf.gather(entry, source)
-        replaced = tf.where(
-            its == 0,
-            tf.gather(code_points, source),
-            tf.gather(self._sequences, tf.gather(self._starts, its) + nth),
-        )
-        splits = tf.gather(
-            tf.concat([[0], ends], axis=0),
-            tf.cast(decoded.row_splits, tf.int32),
-        )
-        return tf.strings.unicode_encode(
-            tf.RaggedTensor.from_row_splits(
-                replaced, tf.cast(splits, tf.int64), validate=False
-            ),
-            "UTF-8",
-        )
-
-
-@functools.cache
-def _normal_forms(charsmap: bytes) -> _Table:
-    """Returns the `_Table` of a model's charsmap, with marks for spaces."""
-    changed = sentencepiece_model.changed_characters(charsmap)
-    return _Table(
-        {
-            ord(character): tuple(map(ord, form.replace(" ", SPACE)))
-            for character, form in changed.items()
-        }
+    replaced = sentencepiece_model.replacements(
+        charsmap, characters.MAX_CLUSTER_BYTES
     )
+    if not joins:
+        return characters.Replacer(replaced)
+    spaces = str.maketrans(dict.fromkeys(_WHITE_SPACE, " "))
+    replaced = {key: text.translate(spaces) for key, text in replaced.items()}
+    return characters.Replacer(replaced, _WHITE_SPACE)
 
 
 @functools.cache
-def _table(
-    do_lower_case: bool, keep_accents: bool, dropped_spaces: str
-) -> _Table:
-    """Returns the `_Table` of a folding; arguments as in `make_fold`."""
-    spaces = {
-        ord(space): "" if space in dropped_spaces else " "
-        for space in _WHITE_SPACE
-    }
+def _folding(do_lower_case: bool, keep_accents: bool) -> characters.Replacer:
+    """Returns what replaces characters; arguments as in `make_fold`."""
     replaced = {}
     for code_point in itertools.chain(*_FOLDED):
         character = chr(code_point)
@@ -530,10 +613,9 @@ def _table(
         if do_lower_case:
             # One by one, so that a sigma never counts as a final one.
             folded = "".join(map(str.lower, folded))
-        folded = folded.translate(spaces)
         if folded != character:
-            replaced[code_point] = tuple(map(ord, folded))
-    return _Table(replaced)
+            replaced[character] = folded
+    return characters.Replacer(replaced)
 
 
 def read(folder: str, settings: dict[str, Any]) -> UnigramSpec:
@@ -554,6 +636,10 @@ def read(folder: str, settings: dict[str, Any]) -> UnigramSpec:
             found.tokenizer_class,
             do_lower_case=found.do_lower_case,
             keep_accents=found.keep_accents,
+            special=found.special,
+            splits_at_white_space=found.splits_at_white_space,
+            cleanup=found.cleanup,
+            added_tokens=found.added_tokens,
             path=found.path,
         )
 
@@ -564,6 +650,10 @@ def from_model(
     *,
     do_lower_case: bool,
     keep_accents: bool,
+    special: SpecialTokens | None = None,
+    splits_at_white_space: bool = True,
+    cleanup: tuple[str, ...] = (),
+    added_tokens: tuple[added_tokens_lib.AddedToken, ...] = (),
     path: str | None = None,
 ) -> UnigramSpec:
     """Returns the spec of a tokenizer.
@@ -573,6 +663,10 @@ def from_model(
         tokenizer_class: As in `UnigramSpec`.
         do_lower_case: Likewise.
         keep_accents: Likewise.
+        special: The `SpecialTokens`; None for those of the class.
+        splits_at_white_space: As in `UnigramSpec`.
+        cleanup: Likewise.
+        added_tokens: Likewise.
         path: The file of the pieces, if any.
 
     Raises:
@@ -586,8 +680,8 @@ def from_model(
                 f"the score of {files.shortened(piece.text)} must be a finite "
                 f"32-bit number. Received: {piece.score}."
             )
-    special = unigram_files.SPECIAL[tokenizer_class]
-    model = unigram_files.typed(model, special)
+    special = special or unigram_files.SPECIAL[tokenizer_class]
+    model = unigram_files.typed(model, special, added_tokens)
     vocabulary = Vocabulary(
         tokens=tuple(piece.text for piece in model.pieces),
         path=path,
@@ -600,4 +694,7 @@ def from_model(
         tokenizer_class=tokenizer_class,
         do_lower_case=do_lower_case,
         keep_accents=keep_accents,
+        splits_at_white_space=splits_at_white_space,
+        cleanup=cleanup,
+        added_tokens=added_tokens,
     )

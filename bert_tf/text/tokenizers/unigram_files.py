@@ -1,19 +1,25 @@
 """The files of a SentencePiece unigram tokenizer.
 
 spiece.model             ALBERT's pieces, in the order of their ids
-sentencepiece.bpe.model  XLM-RoBERTa's, in another order, without <pad>, <mask>
+sentencepiece.bpe.model  of XLM-RoBERTa and CamemBERT, in other orders, without
+                         <pad> and <mask>
 tokenizer.json           pieces, and how texts are folded, split and framed
 """
 
 import base64
 import binascii
+import dataclasses
+import itertools
 import struct
+from collections.abc import Iterable
 from typing import Any
 from typing import NamedTuple
 
 from bert_tf import files
+from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import tokenizer_json
+from bert_tf.text.tokenizers.added_tokens import AddedToken
 from bert_tf.text.tokenizers.sentencepiece_model import CONTROL
 from bert_tf.text.tokenizers.sentencepiece_model import NORMAL
 from bert_tf.text.tokenizers.sentencepiece_model import SPACE
@@ -26,12 +32,18 @@ from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
 ALBERT_CLASS, XLM_ROBERTA_CLASS = "AlbertTokenizer", "XLMRobertaTokenizer"
+CAMEMBERT_CLASS = "CamembertTokenizer"
 # {tokenizer_class: its special tokens}
-SPECIAL = {ALBERT_CLASS: ALBERT, XLM_ROBERTA_CLASS: ROBERTA}
+SPECIAL = {
+    ALBERT_CLASS: ALBERT,
+    XLM_ROBERTA_CLASS: ROBERTA,
+    CAMEMBERT_CLASS: ROBERTA,
+}
 # {tokenizer_class: the file of its pieces}
 MODEL_FILES = {
     ALBERT_CLASS: "spiece.model",
     XLM_ROBERTA_CLASS: "sentencepiece.bpe.model",
+    CAMEMBERT_CLASS: "sentencepiece.bpe.model",
 }
 # The name of the file in google-research/albert's releases.
 _GOOGLE_FILE = "30k-clean.model"
@@ -39,15 +51,54 @@ ALL_MODEL_FILES = (*MODEL_FILES.values(), _GOOGLE_FILE)
 SETTINGS_FILE = "tokenizer_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 
-# Values of `tokenizer_class` that leave the kind open.
-_ANY_CLASS = (None, "PreTrainedTokenizer", "TokenizersBackend")
 _NAME = "a unigram tokenizer"
-# fairseq's file begins with these; its ids begin with the next four.
+# fairseq's files begin with these.
 _FAIRSEQ = (ROBERTA.unk, ROBERTA.cls, ROBERTA.sep)
-_XLM_ROBERTA = (ROBERTA.cls, ROBERTA.pad, ROBERTA.sep, ROBERTA.unk)
+# {tokenizer_class: the pieces that its ids begin with instead}. CamemBERT's
+# <s> and </s> have the ids behind these.
+_FIRST = {
+    ALBERT_CLASS: (Piece(ALBERT.pad, 0.0), Piece(ALBERT.unk, 0.0)),
+    XLM_ROBERTA_CLASS: tuple(
+        Piece(text, 0.0)
+        for text in (ROBERTA.cls, ROBERTA.pad, ROBERTA.sep, ROBERTA.unk)
+    ),
+    CAMEMBERT_CLASS: (
+        Piece("<s>NOTUSED", 0.0),
+        Piece(ROBERTA.pad, 0.0),
+        Piece("</s>NOTUSED", 0.0),
+        Piece(ROBERTA.unk, 0.0),
+        Piece("<unk>NOTUSED", -100.0),
+    ),
+}
+# {tokenizer_class: how many pieces of fairseq's file those replace}
+_NUM_REPLACED = {XLM_ROBERTA_CLASS: 3, CAMEMBERT_CLASS: 1}
 # How much the scores of pieces like "5," are lowered: google-research/albert
 # splits these in two.
 _DIGIT_COMMA = 100.0
+# Steps of a normaliser behind the model's table, by names of our own.
+CLEANUP: dict[str, dict[str, Any]] = {
+    # White space at the end.
+    "strip": {"type": "Strip", "strip_left": False, "strip_right": True},
+    # Several spaces become one, or a mark.
+    "join": {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+    "mark": {
+        "type": "Replace",
+        "pattern": {"Regex": " {2,}"},
+        "content": SPACE,
+    },
+}
+# Line ends become spaces: nothing to what splits at white space anyway.
+_LINE_ENDS = {"type": "Replace", "pattern": {"String": "\n"}, "content": " "}
+# {post-processor without a template: its keys, how many SEP are between the
+# texts of a pair, the segment of the second}
+_PROCESSING = {
+    "BertProcessing": ({"type", "cls", "sep"}, 1, 1),
+    "RobertaProcessing": (
+        {"type", "cls", "sep", "trim_offsets", "add_prefix_space"},
+        2,
+        0,
+    ),
+}
 # Quotes that are joined: pattern and content of a normaliser's step.
 _QUOTES = tuple(({"String": pair}, '"') for pair in ("``", "''"))
 
@@ -61,6 +112,10 @@ class Found(NamedTuple):
         tokenizer_class: One of `SPECIAL`.
         do_lower_case: As in `unigram.UnigramSpec`.
         keep_accents: Likewise.
+        special: Its `SpecialTokens`.
+        splits_at_white_space: As in `unigram.UnigramSpec`.
+        cleanup: Likewise.
+        added_tokens: Likewise.
     """
 
     path: str
@@ -68,6 +123,10 @@ class Found(NamedTuple):
     tokenizer_class: str
     do_lower_case: bool
     keep_accents: bool
+    special: SpecialTokens
+    splits_at_white_space: bool = True
+    cleanup: tuple[str, ...] = ()
+    added_tokens: tuple[AddedToken, ...] = ()
 
 
 def vocabulary_files(
@@ -80,17 +139,39 @@ def vocabulary_files(
         model: A model in the order of the ids.
     """
     pieces, charsmap = sentencepiece_model.parse(model)
+    special = SPECIAL[tokenizer_class].names
+    # All but added tokens.
+    pieces = tuple(
+        piece
+        for piece in pieces
+        if piece.type != CONTROL or piece.text in special
+    )
     if tokenizer_class == ALBERT_CLASS:
         pieces = tuple(map(_likely, pieces))
     else:
         by_text = {piece.text: piece for piece in pieces}
-        first = tuple(by_text[text] for text in _FAIRSEQ)
-        left_out = {*_XLM_ROBERTA, ROBERTA.mask}
+        num_replaced = _NUM_REPLACED[tokenizer_class]
+        first = tuple(by_text[text] for text in _FAIRSEQ[:num_replaced])
+        num_first = len(_FIRST[tokenizer_class])
         pieces = first + tuple(
-            piece for piece in pieces if piece.text not in left_out
+            piece for piece in pieces[num_first:] if piece.text != ROBERTA.mask
         )
     written = sentencepiece_model.serialize(Model(pieces, charsmap))
     return {MODEL_FILES[tokenizer_class]: written}
+
+
+def is_standard(tokenizer_class: str, vocabulary: Vocabulary) -> bool:
+    """Returns whether the first ids and the frame are the class's own.
+
+    Args:
+        tokenizer_class: One of `SPECIAL`.
+        vocabulary: The `Vocabulary`.
+    """
+    first = tuple(piece.text for piece in _FIRST[tokenizer_class])
+    return (
+        vocabulary.special == SPECIAL[tokenizer_class]
+        and vocabulary.tokens[: len(first)] == first
+    )
 
 
 def _is_digit_comma(text):
@@ -124,6 +205,9 @@ def make_json(
     joins_quotes: bool,
     keep_accents: bool,
     do_lower_case: bool,
+    splits_at_white_space: bool,
+    cleanup: tuple[str, ...],
+    added_tokens: tuple[AddedToken, ...],
 ) -> dict[str, Any]:
     """Returns the contents of tokenizer.json.
 
@@ -133,6 +217,9 @@ def make_json(
         joins_quotes: As in `unigram.UnigramSpec`.
         keep_accents: Likewise.
         do_lower_case: Likewise.
+        splits_at_white_space: Likewise.
+        cleanup: Likewise.
+        added_tokens: Likewise.
     """
     special = vocabulary.special
     cls, sep = special.cls, special.sep
@@ -146,48 +233,47 @@ def make_json(
     if model.charsmap:
         encoded = base64.b64encode(model.charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
-    first = [
-        {"SpecialToken": {"id": cls, "type_id": 0}},
-        {"Sequence": {"id": "A", "type_id": 0}},
-        {"SpecialToken": {"id": sep, "type_id": 0}},
-    ]
-    between = [{"SpecialToken": {"id": sep, "type_id": 0}}]
-    second = between * (special.num_between - 1) + [
-        {"Sequence": {"id": "B", "type_id": special.second_segment}},
-        {"SpecialToken": {"id": sep, "type_id": special.second_segment}},
-    ]
+    steps += [CLEANUP[step] for step in cleanup]
+    single, pair = _frame(special)
     space = {
         "type": "Metaspace",
         "replacement": SPACE,
         "prepend_scheme": "always",
         "split": True,
     }
+    splits: list[dict[str, Any]] = [space]
+    if splits_at_white_space:
+        splits = [{"type": "WhitespaceSplit"}, space]
+    found = {
+        token: added_tokens_lib.default(token, special, is_wordpiece=False)
+        for token in special.names
+    } | {token.content: token for token in added_tokens}
+    apart = {token.content for token in added_tokens if not token.is_piece}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
             {
-                "id": vocabulary.index(token),
-                "content": token,
-                "single_word": False,
-                # A mask takes the space before it, like the word it replaces.
-                "lstrip": token == special.mask,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
+                "id": vocabulary.index(token.content),
+                "content": token.content,
+                "single_word": token.single_word,
+                "lstrip": token.lstrip,
+                "rstrip": token.rstrip,
+                "normalized": token.normalized,
+                "special": token.special,
             }
-            for token in sorted(special.names, key=vocabulary.index)
+            for token in sorted(
+                found.values(),
+                key=lambda token: vocabulary.index(token.content),
+            )
         ],
         "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [{"type": "WhitespaceSplit"}, space],
-        },
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": splits},
         "post_processor": {
             "type": "TemplateProcessing",
-            "single": first,
-            "pair": first + second,
+            "single": single,
+            "pair": pair,
             "special_tokens": {
                 token: {
                     "id": token,
@@ -201,10 +287,30 @@ def make_json(
         "model": {
             "type": "Unigram",
             "unk_id": vocabulary.unk_id,
-            "vocab": [[piece.text, piece.score] for piece in model.pieces],
+            "vocab": [
+                [piece.text, piece.score]
+                for piece in model.pieces
+                if piece.text not in apart
+            ],
             "byte_fallback": False,
         },
     }
+
+
+def _frame(special):
+    """Returns the templates of one text and of a pair, as in the file."""
+    second_segment = special.second_segment
+
+    def token(content, segment=0):
+        return {"SpecialToken": {"id": content, "type_id": segment}}
+
+    def text(name, segment=0):
+        return {"Sequence": {"id": name, "type_id": segment}}
+
+    single = [token(special.cls), text("A"), token(special.sep)]
+    between = [token(special.sep)] * (special.num_between - 1)
+    second = [text("B", second_segment), token(special.sep, second_segment)]
+    return single, [*single, *between, *second]
 
 
 def _replace(pattern, content):
@@ -230,39 +336,76 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
     if files.exists(path):
         tokenizer = files.read_object(path)
         with files.errors_named(path):
-            found = _read_json(path, tokenizer, name)
+            found = _read_json(path, tokenizer, settings, name)
     else:
         found = _read_model(folder, settings, name)
-    for field in ("do_lower_case", "keep_accents"):
-        # These mean nothing for XLM-RoBERTa.
-        if found.tokenizer_class == ALBERT_CLASS and settings.get(
-            field, getattr(found, field)
-        ) != getattr(found, field):
-            raise ValueError(
-                f"{folder}/{SETTINGS_FILE}: `{field}` must be "
-                f"{getattr(found, field)}, as in {TOKENIZER_FILE}. "
-                f"Received: {field}={settings[field]}."
-            )
+    with files.errors_named(f"{folder}/{SETTINGS_FILE}"):
+        _check_settings(settings, found, name)
     return found
 
 
+def _check_settings(settings, found, name):
+    """Checks that tokenizer_config.json asks for what the other files do."""
+    expected: dict[str, Any] = {"add_prefix_space": True}
+    if name == ALBERT_CLASS:
+        # Without these, transformers takes its own defaults.
+        settings = {"do_lower_case": True, "keep_accents": False} | settings
+    if found.tokenizer_class == ALBERT_CLASS:
+        expected["do_lower_case"] = found.do_lower_case
+        expected["keep_accents"] = found.keep_accents
+    special = found.special
+    expected |= {
+        "pad_token": special.pad,
+        "unk_token": special.unk,
+        "cls_token": special.cls,
+        "sep_token": special.sep,
+        "mask_token": special.mask,
+    }
+    if name in _NUM_REPLACED:
+        # transformers frames texts with these.
+        expected |= {"bos_token": special.cls, "eos_token": special.sep}
+    for key, value in expected.items():
+        received = settings.get(key)
+        if _content(received) not in (None, value):
+            raise ValueError(
+                f"`{key}` must be {value!r}, as in the tokenizer's files. "
+                f"Received: {key}={files.shortened(received)}."
+            )
+    for key in ("add_bos_token", "add_eos_token"):
+        if name not in _NUM_REPLACED and settings.get(key) is not None:
+            raise ValueError(
+                f"`{key}` must not be set: the frame of texts is that of "
+                f"`post_processor`. Received: {key}={settings[key]!r}."
+            )
+
+
+def _content(token):
+    """Returns the text of a token, which may be an object."""
+    return token.get("content") if isinstance(token, dict) else token
+
+
 def _read_model(folder, settings, name):
-    classes = {file: each for each, file in MODEL_FILES.items()}
+    classes = {file: each for each, file in reversed(MODEL_FILES.items())}
     classes[_GOOGLE_FILE] = ALBERT_CLASS
+    if _is_camembert(folder, name):
+        name = classes[MODEL_FILES[CAMEMBERT_CLASS]] = CAMEMBERT_CLASS
     there = [
         file
         for file, each in classes.items()
-        if name in (each, *_ANY_CLASS) and files.exists(f"{folder}/{file}")
+        if (name not in SPECIAL or name == each)
+        and files.exists(f"{folder}/{file}")
     ]
     if not there:
-        expected = MODEL_FILES.get(name, " or ".join(MODEL_FILES.values()))
+        expected = MODEL_FILES.get(name, " or ".join({*MODEL_FILES.values()}))
         raise ValueError(f"{folder}: must hold {TOKENIZER_FILE} or {expected}.")
     path, name = f"{folder}/{there[0]}", classes[there[0]]
     contents = files.read_bytes(path, files.MAX_FOLDER_TEXT)
     with files.errors_named(path):
         pieces, charsmap = sentencepiece_model.parse(contents)
         sentencepiece_model.check_charsmap(charsmap)
-        if name == XLM_ROBERTA_CLASS:
+        if name == ALBERT_CLASS:
+            pieces = tuple(map(unlikely, pieces))
+        else:
             first = tuple(piece.text for piece in pieces[: len(_FAIRSEQ)])
             if first != _FAIRSEQ:
                 raise ValueError(
@@ -270,30 +413,40 @@ def _read_model(folder, settings, name):
                     f"fairseq's. Received: {files.shortened(list(first))}."
                 )
             pieces = (
-                *(Piece(text, 0.0) for text in _XLM_ROBERTA),
-                *pieces[len(_FAIRSEQ) :],
+                *_FIRST[name],
+                *pieces[_NUM_REPLACED[name] :],
                 Piece(ROBERTA.mask, 0.0),
             )
-        else:
-            pieces = tuple(map(unlikely, pieces))
-        model = Model(tuple(pieces), charsmap)
     is_albert = name == ALBERT_CLASS
     return Found(
         path=path,
-        model=model,
+        model=Model(tuple(pieces), charsmap),
         tokenizer_class=name,
         do_lower_case=is_albert and settings.get("do_lower_case", True),
         keep_accents=not is_albert or settings.get("keep_accents", False),
+        special=SPECIAL[name],
     )
 
 
-def typed(model: Model, special: SpecialTokens) -> Model:
+def _is_camembert(folder, name):
+    """Returns whether a folder's class or, without one, its model says so."""
+    path = f"{folder}/config.json"
+    if name in SPECIAL or not files.exists(path):
+        return name == CAMEMBERT_CLASS
+    return files.read_object(path).get("model_type") == "camembert"
+
+
+def typed(
+    model: Model, special: SpecialTokens, added: Iterable[AddedToken]
+) -> Model:
     """Returns the model with types by which no text matches special tokens.
 
-    All other pieces become normal ones, whatever their types were:
-    tokenizer.json has no types either.
+    Added tokens that are no pieces are not matched, either. All others become
+    normal ones, whatever their types were: tokenizer.json has no types either.
     """
-    types = dict.fromkeys(special.names, CONTROL) | {special.unk: UNKNOWN}
+    apart = [token.content for token in added if not token.is_piece]
+    types = dict.fromkeys((*special.names, *apart), CONTROL)
+    types[special.unk] = UNKNOWN
     return model._replace(
         pieces=tuple(
             piece._replace(type=types.get(piece.text, NORMAL))
@@ -302,7 +455,7 @@ def typed(model: Model, special: SpecialTokens) -> Model:
     )
 
 
-def _read_json(path, tokenizer, name):
+def _read_json(path, tokenizer, settings, name):
     tokenizer_json.check_truncation(tokenizer)
     model = tokenizer.get("model")
     if not isinstance(model, dict) or model.get("type") != "Unigram":
@@ -316,62 +469,174 @@ def _read_json(path, tokenizer, name):
         )
     pieces = _pieces(model.get("vocab"))
     texts = {piece.text for piece in pieces}
-    added = _added(tokenizer.get("added_tokens"))
-    if name not in SPECIAL:
-        marks = texts | added.keys()
-        name = ALBERT_CLASS if ALBERT.cls in marks else XLM_ROBERTA_CLASS
-    special = SPECIAL[name]
-    for content, token in sorted(added.items(), key=lambda pair: pair[1]["id"]):
-        if content in special.names or token.get("special"):
-            if content in texts:
-                continue
-            if token["id"] == len(pieces):
-                pieces.append(Piece(content, 0.0))
-                continue
-            raise ValueError(
-                "`added_tokens`: ids of tokens that are not in the vocabulary "
-                f"must follow its {len(pieces):,}. Received: "
-                f"{files.shortened(token)}."
-            )
-        # transformers writes a model's user-defined symbols like this.
-        raise ValueError(
-            "`added_tokens` must be special tokens: `tokenizers` splits texts "
-            "at others, SentencePiece and bert_tf do not. Without the file, "
-            f"{MODEL_FILES[name]} is read. Received: {files.shortened(token)}."
-        )
-    unk_id = model.get("unk_id")
-    if (
-        type(unk_id) is not int
-        or not 0 <= unk_id < len(pieces)
-        or pieces[unk_id].text != special.unk
-    ):
-        raise ValueError(
-            f"`model.unk_id` must be that of {special.unk}. "
-            f"Received: {files.shortened(unk_id)}."
-        )
-    charsmap, folds = _read_normalizer(tokenizer.get("normalizer"))
-    is_albert = name == ALBERT_CLASS
-    if folds["joins_quotes"] != is_albert or not (
-        is_albert or (folds["keep_accents"] and not folds["do_lower_case"])
-    ):
-        raise ValueError(
-            f"`normalizer` must be that of {name}, which "
-            f"{'joins quotes' if is_albert else 'folds nothing'}. Received: "
-            f"{', '.join(f'{k}={v}' for k, v in folds.items())}."
-        )
-    _check_pre_tokenizer(tokenizer.get("pre_tokenizer"))
+    added = _added(tokenizer.get("added_tokens"), pieces)
+    special = _special(tokenizer, settings, pieces)
+    steps = _steps(tokenizer.get("normalizer"), "normalizers")
+    charsmap, folds = _read_normalizer(steps)
+    kind = _kind(folds, special, pieces, name)
+    _check_class(name, special, model["unk_id"])
+    splits = _splits_at_white_space(tokenizer.get("pre_tokenizer"))
+    cleanup = _cleanup(steps, splits, charsmap)
     return Found(
         path=path,
         model=Model(tuple(pieces), charsmap),
-        tokenizer_class=name,
+        tokenizer_class=kind,
         do_lower_case=folds["do_lower_case"],
         keep_accents=folds["keep_accents"],
+        special=special,
+        splits_at_white_space=splits,
+        cleanup=cleanup,
+        added_tokens=tuple(
+            dataclasses.replace(
+                token,
+                is_piece=token.content in texts
+                or token.content in special.names,
+            )
+            for token in added
+        ),
     )
 
 
-def _added(added):
-    """Returns {content: token} of `added_tokens`."""
-    found = {}
+def _special(tokenizer, settings, pieces):
+    """Returns the `SpecialTokens` of a file."""
+    ids = {piece.text: n for n, piece in enumerate(pieces)}
+    frame = _read_frame(tokenizer.get("post_processor"), ids)
+
+    def named(key, usual):
+        given = _content(settings.get(key))
+        found = [text for text in usual if text in ids]
+        return given if isinstance(given, str) else (found or usual)[0]
+
+    unk_id = tokenizer["model"].get("unk_id")
+    unk = named("unk_token", ("<unk>", "[UNK]"))
+    if type(unk_id) is not int or unk_id != ids.get(unk):
+        raise ValueError(
+            f"`model.unk_id` must be that of {unk}. "
+            f"Received: {files.shortened(unk_id)}."
+        )
+    return dataclasses.replace(
+        frame,
+        pad=named("pad_token", ("<pad>", "[PAD]")),
+        unk=unk,
+        mask=named("mask_token", ("<mask>", "[MASK]")),
+    )
+
+
+def _read_frame(processor, ids):
+    """Returns the `SpecialTokens` that frame texts.
+
+    Args:
+        processor: The file's `post_processor`.
+        ids: {entry: its id}.
+    """
+    steps = _steps(processor, "processors")
+    frames = list(filter(None, map(_frame_of, steps)))
+    if len(steps) != 1 or not frames:
+        raise ValueError(
+            "`post_processor` must frame texts as CLS A SEP, and pairs as CLS "
+            "A SEP B SEP or CLS A SEP SEP B SEP. Received: "
+            f"{files.shortened(processor)}."
+        )
+    (frame, its_ids) = frames[0]
+    for token in (frame.cls, frame.sep):
+        if token not in ids or its_ids.get(token) != [ids[token]]:
+            raise ValueError(
+                f"`post_processor`: the id of {token} must be that of the "
+                f"vocabulary, {ids.get(token)}. Received: "
+                f"{files.shortened(its_ids.get(token))}."
+            )
+    return frame
+
+
+def _frame_of(step):
+    """Returns `SpecialTokens` and {token: [id]} of a step; None if unknown."""
+    kind = _type_of(step)
+    if kind in _PROCESSING and set(step) == _PROCESSING[kind][0]:
+        (cls, cls_id), (sep, sep_id) = step["cls"], step["sep"]
+        _, num_between, segment = _PROCESSING[kind]
+        frame = SpecialTokens(
+            cls=cls, sep=sep, num_between=num_between, second_segment=segment
+        )
+        return frame, {cls: [cls_id], sep: [sep_id]}
+    if kind != "TemplateProcessing":
+        return None
+    received = (step.get("single"), step.get("pair"))
+    names = [
+        item["SpecialToken"]["id"]
+        for item in received[0] or ()
+        if "SpecialToken" in item
+    ]
+    for num_between, segment in itertools.product((1, 2), (0, 1)):
+        frame = SpecialTokens(
+            cls=names[0] if names else "",
+            sep=names[-1] if names else "",
+            num_between=num_between,
+            second_segment=segment,
+        )
+        if _frame(frame) == received:
+            tokens = step.get("special_tokens") or {}
+            return frame, {name: its["ids"] for name, its in tokens.items()}
+    return None
+
+
+def _kind(folds, special, pieces, name):
+    """Returns which of `SPECIAL` a file's tokenizer is.
+
+    Args:
+        folds: What `_read_normalizer` returns.
+        special: The `SpecialTokens`.
+        pieces: The pieces.
+        name: The `tokenizer_class`.
+    """
+    is_albert = folds["joins_quotes"]
+    is_folded = folds["do_lower_case"] or not folds["keep_accents"]
+    expected = name == ALBERT_CLASS if name in SPECIAL else is_albert
+    if is_albert != expected or (is_folded and not is_albert):
+        raise ValueError(
+            "`normalizer` must join quotes in ALBERT's tokenizer, and fold "
+            "nothing in XLM-RoBERTa's and others. Received: "
+            f"tokenizer_class={name}, "
+            f"{', '.join(f'{k}={v}' for k, v in folds.items())}."
+        )
+    if is_albert:
+        return ALBERT_CLASS
+    first = tuple(piece.text for piece in _FIRST[CAMEMBERT_CLASS])
+    is_camembert = special == ROBERTA and first == tuple(
+        piece.text for piece in pieces[: len(first)]
+    )
+    return CAMEMBERT_CLASS if is_camembert else XLM_ROBERTA_CLASS
+
+
+def _check_class(name, special, unk_id):
+    """Checks that transformers' class does what tokenizer.json says."""
+    if name not in SPECIAL:
+        return
+    frames = [
+        f"{each.num_between} SEP between, B in segment {each.second_segment}"
+        for each in (SPECIAL[name], special)
+    ]
+    if frames[0] != frames[1]:
+        raise ValueError(
+            f"`post_processor` must frame a pair as {name} does: {frames[0]}. "
+            f"Received: {frames[1]}."
+        )
+    expected = {ALBERT_CLASS: 1, XLM_ROBERTA_CLASS: 3}.get(name, unk_id)
+    if unk_id != expected:
+        raise ValueError(
+            f"`model.unk_id` must be {expected} with the `tokenizer_class` "
+            f"{name}. Received: {unk_id}."
+        )
+
+
+def _added(added, pieces):
+    """Returns the `AddedToken`s; adds those that are no pieces to the pieces.
+
+    Args:
+        added: `added_tokens` of the file.
+        pieces: The list of pieces.
+    """
+    texts = {piece.text for piece in pieces}
+    found = []
     for token in _list("added_tokens", added):
         is_good = (
             isinstance(token, dict)
@@ -383,8 +648,22 @@ def _added(added):
                 "`added_tokens` must have `content` and `id`. "
                 f"Received: {files.shortened(token)}."
             )
-        found[token["content"]] = token
-    return found
+        found.append(token)
+    for token in sorted(found, key=lambda token: token["id"]):
+        if token["content"] in texts:
+            continue
+        if token["id"] != len(pieces):
+            raise ValueError(
+                "`added_tokens`: ids of tokens that are not in the vocabulary "
+                f"must follow its {len(pieces):,}. Received: "
+                f"{files.shortened(token)}."
+            )
+        pieces.append(Piece(token["content"], 0.0))
+    names = [field.name for field in dataclasses.fields(AddedToken)]
+    return [
+        AddedToken(**{name: token[name] for name in names if name in token})
+        for token in found
+    ]
 
 
 def _list(name, values):
@@ -396,13 +675,28 @@ def _list(name, values):
     return values or []
 
 
+def _steps(part, key):
+    """Returns the steps of a part of the file; null has none.
+
+    Args:
+        part: A step, or a sequence of steps.
+        key: Where a sequence has them.
+    """
+    if part is None:
+        return []
+    if _type_of(part) != "Sequence":
+        return [part]
+    parts = _list(key, part.get(key))
+    return list(itertools.chain(*(_steps(step, key) for step in parts)))
+
+
 def _type_of(part):
     """Returns the type of an object in the file; other values as they are."""
     return part.get("type") if isinstance(part, dict) else part
 
 
 def _pieces(vocabulary):
-    if not isinstance(vocabulary, list):
+    if not isinstance(vocabulary, list) or not vocabulary:
         raise ValueError("`model.vocab` must be a list of pieces with scores.")
     for number, pair in enumerate(vocabulary):
         is_good = (
@@ -419,24 +713,56 @@ def _pieces(vocabulary):
     return [Piece(text, float(score)) for text, score in vocabulary]
 
 
-def _read_normalizer(normalizer):
+def _is_cleanup(step):
+    """Returns whether a step is only about white space."""
+    return (
+        _type_of(step) == "Strip"
+        or step == _LINE_ENDS
+        or step in CLEANUP.values()
+    )
+
+
+def _cleanup(steps, splits_at_white_space, charsmap):
+    """Returns which steps of `CLEANUP` a normaliser has, in their order.
+
+    Args:
+        steps: The steps of the normaliser.
+        splits_at_white_space: Whether a WhitespaceSplit follows.
+        charsmap: Its table of characters.
+    """
+    cleanup = [step for step in steps if _is_cleanup(step)]
+    if splits_at_white_space and CLEANUP["mark"] not in cleanup:
+        line_end = sentencepiece_model.replacements(charsmap, 1).get("\n", " ")
+        if _LINE_ENDS not in cleanup or line_end == " ":
+            # White space is joined, stripped and split at anyway.
+            return ()
+    found = [
+        next((name for name, known in CLEANUP.items() if known == step), None)
+        for step in cleanup
+    ]
+    if None in found or steps[len(steps) - len(cleanup) :] != cleanup:
+        raise ValueError(
+            "`normalizer`: Strip must keep the left side, and it and Replace "
+            "of spaces must be the last steps, or `pre_tokenizer` must begin "
+            f"with a WhitespaceSplit. Received: {files.shortened(cleanup)}."
+        )
+    return tuple(found)
+
+
+def _read_normalizer(steps):
     """Returns the table of characters, and {what is folded: bool}."""
-    steps = [normalizer] if isinstance(normalizer, dict) else []
-    if steps and steps[0].get("type") == "Sequence":
-        steps = _list("normalizers", steps[0].get("normalizers"))
-    # In this order, each at most once; the joining of spaces may be anywhere.
+    # In this order, each at most once.
     known = ("quotes", "quotes", "NFKD", "StripAccents", "Lowercase")
     order = [*known, "Precompiled"]
     charsmap, found = b"", []
     for step in steps:
+        if _is_cleanup(step):
+            continue
         kind = _type_of(step)
-        if kind == "Replace":
-            pair = (step.get("pattern"), step.get("content"))
-            if pair in _QUOTES:
-                kind = "quotes"
-            elif pair == ({"Regex": " {2,}"}, " "):
-                # White space is joined anyway.
-                continue
+        if kind == "Replace" and (step.get("pattern"), step.get("content")) in (
+            _QUOTES
+        ):
+            kind = "quotes"
         if kind not in order:
             raise ValueError(
                 "`normalizer` must have the steps of ALBERT or XLM-RoBERTa, in "
@@ -466,23 +792,29 @@ def _read_normalizer(normalizer):
     }
 
 
-def _check_pre_tokenizer(splits):
-    steps = [splits]
-    if isinstance(splits, dict) and splits.get("type") == "Sequence":
-        steps = _list("pretokenizers", splits.get("pretokenizers"))
+def _splits_at_white_space(splits):
+    """Returns whether a WhitespaceSplit precedes the Metaspace."""
+    steps = _steps(splits, "pretokenizers")
     kinds = [_type_of(step) for step in steps]
-    if kinds != ["WhitespaceSplit", "Metaspace"]:
+    if kinds not in (["WhitespaceSplit", "Metaspace"], ["Metaspace"]):
         raise ValueError(
-            "`pre_tokenizer` must be WhitespaceSplit, then Metaspace. "
-            f"Received: {files.shortened(kinds)}."
+            "`pre_tokenizer` must be WhitespaceSplit, then Metaspace, or "
+            f"Metaspace alone. Received: {files.shortened(kinds)}."
         )
-    space = steps[1]
-    scheme = space.get("prepend_scheme")
-    if scheme is None:
-        scheme = "always" if space.get("add_prefix_space", True) else "never"
-    received = (space.get("replacement", SPACE), scheme)
-    if received != (SPACE, "always"):
+    space = steps[-1]
+    if not space.get("add_prefix_space", True):
+        scheme = "never"
+    else:
+        scheme = space.get("prepend_scheme", "always")
+    received = {
+        "replacement": space.get("replacement", SPACE),
+        "prepend_scheme": scheme,
+        "split": space.get("split", True),
+    }
+    expected = {"replacement": SPACE, "prepend_scheme": "always", "split": True}
+    if received != expected:
         raise ValueError(
             f"`pre_tokenizer` must set {SPACE} before every word. Received: "
-            f"replacement={received[0]!r}, prepend_scheme={received[1]!r}."
+            f"{', '.join(f'{k}={v!r}' for k, v in received.items())}."
         )
+    return len(steps) == 2
