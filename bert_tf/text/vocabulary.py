@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import logging
 import re
+from collections.abc import Container
 
 from bert_tf import files
 
@@ -96,7 +97,7 @@ class Vocabulary:
             comparisons ignore it.
         special: The `SpecialTokens`.
         is_wordpiece: Whether entries obey the rules of a WordPiece file: no
-            white space or NUL, and at most 256 bytes.
+            white space but spaces, no NUL, and at most 256 bytes.
 
     Raises:
         ValueError: If an entry is empty, occurs twice or breaks those rules,
@@ -180,9 +181,15 @@ class Vocabulary:
         share = len(self.capitalized) / max(1, num_with_case)
         return share >= _MIN_CAPITALS
 
-    def to_text(self) -> str:
-        """Returns the entries, one per line: the contents of vocab.txt."""
-        return "".join(f"{token}\n" for token in self.tokens)
+    def to_text(self, left_out: Container[str] = ()) -> str:
+        """Returns the entries, one per line: the contents of vocab.txt.
+
+        Args:
+            left_out: Entries that are not written; behind the others.
+        """
+        return "".join(
+            f"{token}\n" for token in self.tokens if token not in left_out
+        )
 
 
 def load_vocabulary(path: str) -> Vocabulary:
@@ -271,7 +278,8 @@ def _fault(token, lines, is_wordpiece):
         return f"an entry must be a string. Received: {files.shortened(token)}."
     if not (_ENTRY.search(token) if is_wordpiece else token):
         return "the entry is blank."
-    if is_wordpiece and not _ENTRY.fullmatch(token):
+    # No word matches a space, but an added token may have one.
+    if is_wordpiece and not _ENTRY.fullmatch(token.replace(" ", "")):
         return f"the entry {files.shortened(token)} holds white space or NUL."
     if token in lines:
         return (

@@ -33,10 +33,13 @@ from bert_tf import files
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import sharing
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
+from bert_tf.text.tokenizers import characters
 from bert_tf.text.tokenizers import sentencepiece_model
+from bert_tf.text.tokenizers import token_finder
 from bert_tf.text.tokenizers import unigram_files
 from bert_tf.text.tokenizers import words as words_lib
 from bert_tf.text.tokenizers.sentencepiece_model import SPACE
+from bert_tf.text.tokenizers.tokenizer import Tokenizer
 from bert_tf.text.vocabulary import Vocabulary
 
 # Unicode's property White_Space.
@@ -72,6 +75,8 @@ class UnigramSpec:
         added_tokens: What is looked for in texts besides the model's own five
             special tokens, and those of the five that differ from the kind's
             default (`added_tokens.default`). Their ids are the vocabulary's.
+        tokens_in_text: Which tokens are found in texts: "none", "added" (the
+            added ones) or "all" (the model's own five special tokens, too).
 
     Raises:
         ValueError: If XLM-RoBERTa's texts are to be folded.
@@ -83,6 +88,7 @@ class UnigramSpec:
     do_lower_case: bool = True
     keep_accents: bool = False
     added_tokens: tuple[added_tokens_lib.AddedToken, ...] = ()
+    tokens_in_text: str = added_tokens_lib.ADDED
 
     def __post_init__(self):
         is_folded = self.do_lower_case or not self.keep_accents
@@ -97,6 +103,7 @@ class UnigramSpec:
             self.added_tokens, self.vocabulary.special, is_wordpiece=False
         )
         object.__setattr__(self, "added_tokens", tokens)
+        added_tokens_lib.check_choice(self.tokens_in_text)
 
     @property
     def joins_quotes(self) -> bool:
@@ -108,6 +115,7 @@ class UnigramSpec:
         return {
             "model_sha256": hashlib.sha256(self.model).hexdigest(),
             "keep_accents": self.keep_accents,
+            **added_tokens_lib.settings(self.added_tokens, self.tokens_in_text),
         }
 
     @property
@@ -128,10 +136,12 @@ class UnigramSpec:
             joins_quotes=self.joins_quotes,
             keep_accents=self.keep_accents,
             do_lower_case=self.do_lower_case,
+            added_tokens=self.added_tokens,
         )
 
-    def make(self) -> "UnigramTokenizer":
-        return UnigramTokenizer(self)
+    def make(self) -> Tokenizer:
+        tokenizer = UnigramTokenizer(self)
+        return token_finder.with_tokens(tokenizer, tokenizer.normalize)
 
     @functools.cached_property
     def _has_mark(self):
@@ -140,12 +150,12 @@ class UnigramSpec:
 
     @functools.cached_property
     def _starts_word(self):
+        tokens = self.vocabulary.tokens
+        added = {token.content for token in self.added_tokens}
+        starts = self._has_mark | [token in added for token in tokens]
         if self.tokenizer_class != unigram_files.ALBERT_CLASS:
-            return self._has_mark
-        return self._has_mark | [
-            not _CONTINUES_WORD.fullmatch(token)
-            for token in self.vocabulary.tokens
-        ]
+            return starts
+        return starts | [not _CONTINUES_WORD.fullmatch(each) for each in tokens]
 
     def has_mark(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns bool, of the shape of ids: whether a space precedes them."""
@@ -158,7 +168,11 @@ class UnigramSpec:
         return tf.gather(self._starts_word, ids)
 
     def spell(self, tokens: tf.Tensor) -> tf.Tensor:
-        return tf.strings.regex_replace(tokens, SPACE, " ")
+        spelled = tf.strings.regex_replace(tokens, SPACE, " ")
+        for token in added_tokens_lib.apart(self.added_tokens):
+            if SPACE in token:
+                spelled = tf.where(tf.equal(tokens, token), tokens, spelled)
+        return spelled
 
 
 class UnigramTokenizer(tf.Module):
@@ -335,6 +349,31 @@ class UnigramTokenizer(tf.Module):
         They are folded, but not normalised by the model's own table.
         """
         return tf.strings.split(self._fold(texts))
+
+    def normalize(self, texts: tf.Tensor) -> token_finder.Normal:
+        """Returns the characters of valid texts in which tokens are found.
+
+        Args:
+            texts: string `[batch]`.
+        """
+        decoded = tf.strings.unicode_decode(texts, "UTF-8")
+        code_points, rows = decoded.flat_values, decoded.value_rowids()
+        sources = tf.range(tf.size(code_points))
+        if self.spec.joins_quotes:
+            is_second = self._joins(code_points, decoded.row_splits)
+            is_first = tf.concat([is_second[1:], [False]], axis=0)
+            is_first = is_first[: tf.size(code_points)]
+            code_points = tf.where(is_first, ord('"'), code_points)
+            code_points, rows, sources = (
+                tf.boolean_mask(values, ~is_second)
+                for values in (code_points, rows, sources)
+            )
+        for replacer in _replacers(
+            self._charsmap, self.spec.do_lower_case, self.spec.keep_accents
+        ):
+            code_points, places = replacer.replace(code_points, rows)
+            rows, sources = tf.gather(rows, places), tf.gather(sources, places)
+        return token_finder.Normal(decoded, code_points, rows, sources)
 
     def for_words(self) -> words_lib.WordTokenizer:
         """Returns the tokenizer of words given one by one.
@@ -534,6 +573,26 @@ def _table(
         if folded != character:
             replaced[code_point] = tuple(map(ord, folded))
     return _Table(replaced)
+
+
+@functools.cache
+def _replacers(charsmap, do_lower_case, keep_accents):
+    """Returns what normalises characters, in order."""
+    folded = {}
+    for code_point in itertools.chain(*_FOLDED):
+        normal = chr(code_point)
+        if not keep_accents:
+            normal = "".join(
+                each
+                for each in unicodedata.normalize("NFKD", normal)
+                if not unicodedata.category(each).startswith("M")
+            )
+        if do_lower_case:
+            normal = "".join(map(str.lower, normal))
+        if normal != chr(code_point):
+            folded[chr(code_point)] = normal
+    changed = sentencepiece_model.changed_characters(charsmap)
+    return characters.Replacer(folded), characters.Replacer(changed)
 
 
 def read(folder: str, settings: dict[str, Any]) -> UnigramSpec:

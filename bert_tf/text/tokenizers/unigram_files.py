@@ -12,8 +12,10 @@ from typing import Any
 from typing import NamedTuple
 
 from bert_tf import files
+from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import tokenizer_json
+from bert_tf.text.tokenizers.added_tokens import AddedToken
 from bert_tf.text.tokenizers.sentencepiece_model import CONTROL
 from bert_tf.text.tokenizers.sentencepiece_model import NORMAL
 from bert_tf.text.tokenizers.sentencepiece_model import SPACE
@@ -124,6 +126,7 @@ def make_json(
     joins_quotes: bool,
     keep_accents: bool,
     do_lower_case: bool,
+    added_tokens: tuple[AddedToken, ...] = (),
 ) -> dict[str, Any]:
     """Returns the contents of tokenizer.json.
 
@@ -133,7 +136,9 @@ def make_json(
         joins_quotes: As in `unigram.UnigramSpec`.
         keep_accents: Likewise.
         do_lower_case: Likewise.
+        added_tokens: Likewise.
     """
+    apart = added_tokens_lib.apart(added_tokens)
     special = vocabulary.special
     cls, sep = special.cls, special.sep
     steps = []
@@ -166,19 +171,7 @@ def make_json(
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {
-                "id": vocabulary.index(token),
-                "content": token,
-                "single_word": False,
-                # A mask takes the space before it, like the word it replaces.
-                "lstrip": token == special.mask,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
-            for token in sorted(special.names, key=vocabulary.index)
-        ],
+        "added_tokens": added_tokens_lib.to_json(added_tokens, vocabulary),
         "normalizer": {"type": "Sequence", "normalizers": steps},
         "pre_tokenizer": {
             "type": "Sequence",
@@ -201,7 +194,11 @@ def make_json(
         "model": {
             "type": "Unigram",
             "unk_id": vocabulary.unk_id,
-            "vocab": [[piece.text, piece.score] for piece in model.pieces],
+            "vocab": [
+                [piece.text, piece.score]
+                for piece in model.pieces
+                if piece.text not in apart
+            ],
             "byte_fallback": False,
         },
     }
