@@ -143,7 +143,9 @@ class BpeSpec:
         )
 
     def make(self) -> Tokenizer:
-        return token_finder.with_tokens(BpeTokenizer(self))
+        return token_finder.with_tokens(
+            BpeTokenizer(self), trim_offsets=self.trim_offsets
+        )
 
     def __reduce__(self):
         # Without the cached properties: they hold tensors.

@@ -12,6 +12,7 @@ A new kind is a module with a `Spec` and a function that reads it from a folder,
 and one entry in `OTHER_KINDS`.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import added_tokens
 from bert_tf.text.tokenizers import bpe
 from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers import unigram
@@ -105,8 +107,14 @@ _NORMALIZER_SETTINGS = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
+# Which tokens are found in texts, if not as by default.
+_TOKENS_IN_TEXT = "tokens_in_text"
 # {setting: (check of a value, description of a valid one)}
 _CHECKS = {
+    _TOKENS_IN_TEXT: (
+        lambda value: value in added_tokens.CHOICES,
+        f"one of {', '.join(added_tokens.CHOICES)}",
+    ),
     "do_lower_case": (
         lambda value: type(value) is bool,
         "true or false",
@@ -314,7 +322,15 @@ def read(
                     "BERT's tokenizer. "
                     f"Received: {name}={files.shortened(settings[name])}."
                 )
-        return KINDS[class_name(settings)](vocabulary, do_lower_case)
+        return _with_choice(
+            KINDS[class_name(settings)](vocabulary, do_lower_case), settings
+        )
+
+
+def _with_choice(spec, settings):
+    """Returns the spec with a folder's choice of the tokens found in texts."""
+    choice = settings.get(_TOKENS_IN_TEXT, added_tokens.ADDED)
+    return dataclasses.replace(spec, tokens_in_text=choice)
 
 
 def _check_tokenizer_json(folder):
@@ -331,7 +347,8 @@ def _class_list():
 
 
 def _read_other(kind, folder, vocabulary, do_lower_case):
-    spec = kind.read(folder, read_settings(folder))
+    settings = read_settings(folder)
+    spec = _with_choice(kind.read(folder, settings), settings)
     if do_lower_case not in (None, spec.do_lower_case):
         raise ValueError(
             f"{folder}: `do_lower_case` must be {spec.do_lower_case} with a "
@@ -367,9 +384,12 @@ def from_vocabulary_file(path: str, do_lower_case: bool | None) -> Spec:
 
 def settings_of(tokenizer: Spec) -> dict[str, Any]:
     """Returns the contents of tokenizer_config.json for a tokenizer."""
+    choice = tokenizer.tokens_in_text
     return {
         "tokenizer_class": tokenizer.tokenizer_class,
         "do_lower_case": bool(tokenizer.do_lower_case),
+        # transformers does not know it: it finds all.
+        **({_TOKENS_IN_TEXT: choice} if choice != added_tokens.ADDED else {}),
         **tokenizer.folder_settings,
         **dict(zip(SPECIAL_TOKENS, tokenizer.vocabulary.special.names)),
     }
@@ -415,13 +435,15 @@ def describe(tokenizer: Spec) -> dict[str, Any] | None:
     belong together.
 
     Returns:
-        None for WordPiece, as in files that are older than the other kinds.
-        `fast` is not part of it: the ids mean the same to a model, and no model
-        folder or program knows of it.
+        None for WordPiece without added tokens, as in files that are older
+        than these and the other kinds. `fast` is not part of it: the ids mean
+        the same to a model, and no model folder or program knows of it.
     """
-    if isinstance(tokenizer, WordpieceSpec):
+    settings = dict(tokenizer.settings)
+    settings.pop("fast", None)
+    if isinstance(tokenizer, WordpieceSpec) and not settings:
         return None
     return {
         "tokenizer_class": tokenizer.tokenizer_class,
-        "settings": tokenizer.settings,
+        "settings": settings,
     }

@@ -57,13 +57,16 @@ Normalize = Callable[[tf.Tensor], Normal]
 
 
 def with_tokens(
-    tokenizer: Tokenizer, normalize: Normalize | None = None
+    tokenizer: Tokenizer,
+    normalize: Normalize | None = None,
+    trim_offsets: bool = False,
 ) -> Tokenizer:
     """Returns a tokenizer that also finds the tokens that its spec asks for.
 
     Args:
         tokenizer: Tokenizes texts without such tokens.
         normalize: Its normaliser; None if it has none.
+        trim_offsets: Exclude white space from the ranges of tokens.
 
     Returns:
         `tokenizer` itself if there is nothing to be found.
@@ -74,7 +77,8 @@ def with_tokens(
     )
     if not tokens:
         return tokenizer
-    return FindingTokenizer(tokenizer, _Finder(tokens, spec, normalize))
+    finder = _Finder(tokens, spec, normalize)
+    return FindingTokenizer(tokenizer, finder, trim_offsets)
 
 
 class FindingTokenizer(tf.Module):
@@ -83,14 +87,18 @@ class FindingTokenizer(tf.Module):
     Args:
         tokenizer: Tokenizes what is between.
         finder: Finds the tokens.
+        trim_offsets: As in `with_tokens`.
     """
 
-    def __init__(self, tokenizer: Tokenizer, finder: "_Finder") -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, finder: "_Finder", trim_offsets: bool
+    ) -> None:
         super().__init__(name="finding_tokenizer")
         self.spec = tokenizer.spec
         self.vocabulary = tokenizer.spec.vocabulary
         self._tokenizer = tokenizer
         self._finder = finder
+        self._trim_offsets = trim_offsets
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of the pieces of the words of every text.
@@ -119,7 +127,8 @@ class FindingTokenizer(tf.Module):
 
         Returns:
             RaggedTensor int32 `[batch, (words), (pieces)]` and `Offsets`. The
-            range of a token includes the white space that it takes.
+            range of a token includes the white space that it takes, unless
+            offsets are trimmed.
         """
         valid = utf_8.valid(texts)
         parts = self._finder.find(valid)
@@ -127,9 +136,10 @@ class FindingTokenizer(tf.Module):
             _between(valid, parts)
         )
         part = offsets.starts.merge_dims(1, 2).value_rowids()
+        ranges = _trimmed(valid, parts) if self._trim_offsets else parts
         start, limit = (
             _in_characters(valid, parts.row, places)
-            for places in (parts.start, parts.limit)
+            for places in (ranges.start, ranges.limit)
         )
         shift = tf.gather(start, part)
         first, after = (
@@ -175,7 +185,9 @@ class FindingTokenizer(tf.Module):
 
         It finds tokens in these, too.
         """
-        return FindingTokenizer(self._tokenizer.for_words(), self._finder)
+        return FindingTokenizer(
+            self._tokenizer.for_words(), self._finder, self._trim_offsets
+        )
 
 
 class _Parts(NamedTuple):
@@ -419,6 +431,25 @@ def _between(texts, parts):
         tf.gather(texts, parts.row),
         parts.start,
         tf.where(parts.is_token, 0, parts.limit - parts.start),
+    )
+
+
+def _trimmed(texts, parts):
+    """Returns the `_Parts`, in which tokens have no white space at the ends."""
+    tokens = tf.strings.substr(
+        tf.gather(texts, parts.row),
+        parts.start,
+        tf.where(parts.is_token, parts.limit - parts.start, 0),
+    )
+    behind = tf.strings.regex_replace(tokens, f"^[{WHITE_SPACE}]+", "")
+    inside = tf.strings.regex_replace(behind, f"[{WHITE_SPACE}]+$", "")
+    return parts._replace(
+        start=parts.start
+        + tf.strings.length(tokens)
+        - tf.strings.length(behind),
+        limit=parts.limit
+        - tf.strings.length(behind)
+        + tf.strings.length(inside),
     )
 
 
