@@ -27,10 +27,20 @@ from bert_tf.text.tokenizers.utf_8 import END
 from bert_tf.text.tokenizers.utf_8 import WHITE_SPACE
 
 # The characters of words, in a class: Unicode's Alphabetic, marks, digits,
-# connectors and joiners.
+# connectors and joiners. The lines after the second are those of Unicode 15.1
+# and 16, which `tokenizers` knows and RE2 (Unicode 15) does not.
 _IN_WORD = (
     r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9}"
     r"\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}"
+    r"\x{897}\x{1c89}-\x{1c8a}\x{a7cb}-\x{a7cd}\x{a7da}-\x{a7dc}"
+    r"\x{105c0}-\x{105f3}\x{10d40}-\x{10d65}\x{10d69}-\x{10d6d}"
+    r"\x{10d6f}-\x{10d85}\x{10ec2}-\x{10ec4}\x{10efc}\x{11380}-\x{11389}"
+    r"\x{1138b}\x{1138e}\x{11390}-\x{113b5}\x{113b7}-\x{113c0}\x{113c2}"
+    r"\x{113c5}\x{113c7}-\x{113ca}\x{113cc}-\x{113d3}\x{113e1}-\x{113e2}"
+    r"\x{116d0}-\x{116e3}\x{11bc0}-\x{11be0}\x{11bf0}-\x{11bf9}\x{11f5a}"
+    r"\x{13460}-\x{143fa}\x{16100}-\x{16139}\x{16d40}-\x{16d6c}"
+    r"\x{16d70}-\x{16d79}\x{18cff}\x{1ccf0}-\x{1ccf9}\x{1e5d0}-\x{1e5fa}"
+    r"\x{2ebf0}-\x{2ee5d}"
 )
 # In `_Parts.found`: a part between tokens.
 _BETWEEN = -1
@@ -52,20 +62,32 @@ class Normal(NamedTuple):
     sources: tf.Tensor
 
 
-# A function of string `[batch]`.
-Normalize = Callable[[tf.Tensor], Normal]
+class Normalizer(NamedTuple):
+    """How a kind of tokenizer normalises texts in which tokens are found.
+
+    Attributes:
+        to_normal: A function of valid texts, string `[batch]`; returns their
+            `Normal` characters.
+        plain: A regular expression: texts that match are only lower-cased, if
+            at all. None if there are no such texts.
+        do_lower_case: Whether they are lower-cased.
+    """
+
+    to_normal: Callable[[tf.Tensor], Normal]
+    plain: str | None
+    do_lower_case: bool
 
 
 def with_tokens(
     tokenizer: Tokenizer,
-    normalize: Normalize | None = None,
+    normalizer: Normalizer | None = None,
     trim_offsets: bool = False,
 ) -> Tokenizer:
     """Returns a tokenizer that also finds the tokens that its spec asks for.
 
     Args:
         tokenizer: Tokenizes texts without such tokens.
-        normalize: Its normaliser; None if it has none.
+        normalizer: Its `Normalizer`; None if it has none.
         trim_offsets: Exclude white space from the ranges of tokens.
 
     Returns:
@@ -77,7 +99,7 @@ def with_tokens(
     )
     if not tokens:
         return tokenizer
-    finder = _Finder(tokens, spec, normalize)
+    finder = _Finder(tokens, spec, normalizer)
     return FindingTokenizer(tokenizer, finder, trim_offsets)
 
 
@@ -216,7 +238,7 @@ class _Finder:
     Args:
         tokens: The tokens.
         spec: The spec of the tokenizer.
-        normalize: As in `with_tokens`.
+        normalizer: As in `with_tokens`.
 
     Attributes:
         ids: int32 `[tokens]`: the ids.
@@ -227,7 +249,7 @@ class _Finder:
         self,
         tokens: Sequence[AddedToken],
         spec: Spec,
-        normalize: Normalize | None,
+        normalizer: Normalizer | None,
     ) -> None:
         self.contents = np.array(
             [token.content.encode() for token in tokens], object
@@ -235,7 +257,7 @@ class _Finder:
         self.ids = np.array(
             [spec.vocabulary.index(token.content) for token in tokens], np.int32
         )
-        self._normalize = normalize
+        self._normalizer = normalizer
         self._passes = {}
         for is_normalized in (False, True):
             numbers = [
@@ -244,10 +266,11 @@ class _Finder:
                 if token.normalized == is_normalized
             ]
             patterns = self.contents[numbers]
-            if is_normalized and normalize is not None and numbers:
+            if is_normalized and normalizer is not None and numbers:
                 # Not in a graph.
                 with tf.init_scope():
-                    normal = normalize(tf.constant(patterns, tf.string))
+                    contents = tf.constant(patterns, tf.string)
+                    normal = normalizer.to_normal(contents)
                     patterns = _encoded(normal, len(numbers)).numpy()
             self._passes[is_normalized] = _Pass(
                 [tokens[number] for number in numbers], numbers, patterns
@@ -258,13 +281,7 @@ class _Finder:
         as_it_is, normalized = self._passes[False], self._passes[True]
         parts = as_it_is.find(texts)
         if normalized.has_tokens:
-            between = _between(texts, parts)
-            if self._normalize is None:
-                inner = normalized.find(between)
-            else:
-                normal = self._normalize(between)
-                inner = normalized.find(_encoded(normal, tf.size(between)))
-                inner = _in_source(inner, normal)
+            inner = self._find_normalized(_between(texts, parts))
             outer = _Parts(*(tf.gather(each, inner.row) for each in parts))
             parts = _Parts(
                 row=outer.row,
@@ -278,6 +295,28 @@ class _Finder:
             )
         is_left = parts.is_token | (parts.start < parts.limit)
         return _Parts(*(tf.boolean_mask(each, is_left) for each in parts))
+
+    def _find_normalized(self, texts):
+        """Returns the `_Parts` by the tokens that are normalised."""
+        normalizer = self._normalizer
+        if normalizer is None:
+            return self._passes[True].find(texts)
+
+        def find():
+            normal = normalizer.to_normal(texts)
+            normal_texts = _encoded(normal, tf.size(texts))
+            return _in_source(self._passes[True].find(normal_texts), normal)
+
+        def find_plain():
+            is_lower = normalizer.do_lower_case
+            return self._passes[True].find(
+                tf.strings.lower(texts) if is_lower else texts
+            )
+
+        if normalizer.plain is None:
+            return find()
+        is_plain = tf.strings.regex_full_match(texts, normalizer.plain)
+        return tf.cond(tf.reduce_all(is_plain), find_plain, find)
 
 
 class _Pass:

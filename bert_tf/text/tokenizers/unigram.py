@@ -48,6 +48,7 @@ _WHITE_SPACE = (
     "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
 _PLAIN = r"[ -~]*"
+_NO_QUOTES = "(?:[`']?[ -&(-_a-~])*[`']?"
 # Scores are rounded to multiples of 1 / this: sums up to 256 fit in 24 bits.
 _EXACT = 2**16
 _LARGEST_SCORE = float(np.finfo(np.float32).max)
@@ -141,7 +142,10 @@ class UnigramSpec:
 
     def make(self) -> Tokenizer:
         tokenizer = UnigramTokenizer(self)
-        return token_finder.with_tokens(tokenizer, tokenizer.normalize)
+        normalizer = token_finder.Normalizer(
+            tokenizer.normalize, tokenizer.plain, self.do_lower_case
+        )
+        return token_finder.with_tokens(tokenizer, normalizer)
 
     @functools.cached_property
     def _has_mark(self):
@@ -349,6 +353,18 @@ class UnigramTokenizer(tf.Module):
         They are folded, but not normalised by the model's own table.
         """
         return tf.strings.split(self._fold(texts))
+
+    @property
+    def plain(self) -> str | None:
+        """As in `token_finder.Normalizer`."""
+        if any(
+            character.isascii() and character.isprintable()
+            for character in sentencepiece_model.changed_characters(
+                self._charsmap
+            )
+        ):
+            return None
+        return _NO_QUOTES if self.spec.joins_quotes else _PLAIN
 
     def normalize(self, texts: tf.Tensor) -> token_finder.Normal:
         """Returns the characters of valid texts in which tokens are found.

@@ -124,6 +124,7 @@ _MARKS_OF_UNKNOWN = (
 # Texts that match take the fast way. The others are not valid UTF-8 or, for a
 # tokenizer that lower-cases, have a capital from above or a sigma.
 _VALID = r"[^\x{d800}-\x{dfff}]*"
+_PLAIN = r"[ -~]*"
 _VALID_AND_KNOWN = (
     r"[^\x{d800}-\x{dfff}\x{3a3}"
     + "".join(rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b, _ in _NEW_CAPITALS)
@@ -197,7 +198,10 @@ class WordpieceSpec:
 
     def make(self) -> Tokenizer:
         tokenizer = WordpieceTokenizer(self)
-        return token_finder.with_tokens(tokenizer, tokenizer.normalize)
+        normalizer = token_finder.Normalizer(
+            tokenizer.normalize, _PLAIN, self.do_lower_case
+        )
+        return token_finder.with_tokens(tokenizer, normalizer)
 
     @functools.cached_property
     def _starts_word(self):
