@@ -12,6 +12,7 @@ is passed over beside a letter, digit or underscore.
 import re
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -118,7 +119,7 @@ class FindingTokenizer(tf.Module):
         super().__init__(name="finding_tokenizer")
         self.spec = tokenizer.spec
         self.vocabulary = tokenizer.spec.vocabulary
-        self._tokenizer = tokenizer
+        self._tokenizer: Any = tokenizer
         self._finder = finder
         self._trim_offsets = trim_offsets
 
