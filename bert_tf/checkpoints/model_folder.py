@@ -35,7 +35,6 @@ from bert_tf.config import BertConfig
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
-from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 
 CONFIG_FILE = config_json.CONFIG_FILE
 WEIGHTS_FILE = safetensors_folder.WEIGHTS_FILE
@@ -344,8 +343,7 @@ def make_texts(
     if families.parse_config(config_values).type_vocab_size < 2:
         # Such models of Hugging Face take only the first segment, or none.
         tokenizer_config["model_input_names"] = ["input_ids", "attention_mask"]
-    elif not isinstance(tokenizer, WordpieceSpec):
-        # transformers' AlbertTokenizer leaves the segments out by default.
+    elif not tokenizer_files.has_segments_by_default(tokenizer):
         tokenizer_config["model_input_names"] = [
             "input_ids",
             "token_type_ids",

@@ -395,6 +395,14 @@ def settings_of(tokenizer: Spec) -> dict[str, Any]:
     }
 
 
+def has_segments_by_default(tokenizer: Spec) -> bool:
+    """Returns whether transformers' class of a tokenizer gives the segments.
+
+    AlbertTokenizer leaves them out unless tokenizer_config.json names them.
+    """
+    return isinstance(tokenizer, WordpieceSpec)
+
+
 def write(folder: str, tokenizer: Spec) -> None:
     """Writes the files of a tokenizer into a folder, all or none.
 
