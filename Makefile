@@ -59,7 +59,7 @@ parity-check: $(VENV)/installed
 		tests/checkpoints/test_family_peers.py \
 		tests/tuning/test_peers.py tests/tuning/test_families.py \
 		tests/text/test_added_token_files.py \
-		tests/text/test_bpe_peers.py \
+		tests/text/test_added_tokens.py tests/text/test_bpe_peers.py \
 		tests/text/test_unigram_peers.py \
 		tests/training/test_objective_peers.py \
 		tests/serving/test_reranker.py \

@@ -67,6 +67,7 @@ def load(
     max_seq_length: int | None = None,
     allow_partial: bool = False,
     max_position_embeddings: int | None = None,
+    tokens_in_text: str | None = None,
     **kwargs: Any,
 ) -> LoadedModel:
     """Makes a model and its preprocessor from a checkpoint.
@@ -92,6 +93,8 @@ def load(
         max_position_embeddings: The model's longest sequence, if longer than
             the checkpoint's, whose position embeddings are then repeated
             (Beltagy et al. 2020, section 5); None for the checkpoint's.
+        tokens_in_text: Which tokens the preprocessor finds in texts, as in
+            `Preprocessor`; None for what the folder says.
         **kwargs: Arguments of `model_class` other than its configuration, e.g.
             `dtype`, and `num_labels`, which defaults to the checkpoint's.
 
@@ -140,7 +143,7 @@ def load(
             if max_seq_length is None:
                 max_seq_length = vectors.max_seq_length
         preprocessor = Preprocessor.from_folder(
-            checkpoint.folder, max_seq_length
+            checkpoint.folder, max_seq_length, tokens_in_text
         )
         model: keras.Model = loading.load_open(
             checkpoint,

@@ -25,6 +25,7 @@ from absl import flags
 from bert_tf import program
 from bert_tf.serving import options as options_lib
 from bert_tf.serving.options import ExportOptions
+from bert_tf.text.tokenizers import added_tokens
 
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "The model folder, of bert_tf or Hugging Face."
@@ -63,6 +64,15 @@ _TEXT_FEATURES = flags.DEFINE_list(
     None,
     "Names of the one or two strings that clients send, comma-separated, if "
     "the model folder has no task.json.",
+)
+_TOKENS_IN_TEXT = flags.DEFINE_enum(
+    "tokens_in_text",
+    None,
+    added_tokens.CHOICES,
+    "Which tokens are found where a text contains them: added, those that were "
+    "added to the model's vocabulary; all, also its own, such as [MASK], as in "
+    "transformers; or none. If not given, what the model folder says, or "
+    "added.",
 )
 _KIND = flags.DEFINE_enum(
     "kind",
@@ -266,6 +276,7 @@ def main(_):
         bounds=bounds,
         max_seq_length=_MAX_SEQ_LENGTH.value,
         text_features=_TEXT_FEATURES.value or (),
+        tokens_in_text=_TOKENS_IN_TEXT.value,
         precision=_SERVING_PRECISION.value,
         is_frozen=_FREEZE.value,
         is_checked=_CHECK.value,

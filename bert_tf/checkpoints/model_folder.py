@@ -342,8 +342,7 @@ def make_texts(
     if families.parse_config(config_values).type_vocab_size < 2:
         # Such models of Hugging Face take only the first segment, or none.
         tokenizer_config["model_input_names"] = ["input_ids", "attention_mask"]
-    elif tokenizer_files.describe(tokenizer) is not None:
-        # transformers' AlbertTokenizer leaves the segments out by default.
+    elif not tokenizer_files.has_segments_by_default(tokenizer):
         tokenizer_config["model_input_names"] = [
             "input_ids",
             "token_type_ids",

@@ -12,6 +12,7 @@ from bert_tf import files
 from bert_tf.tasks.features.options import CLS
 from bert_tf.tasks.features.options import MAX
 from bert_tf.tasks.features.options import MEAN
+from bert_tf.text.tokenizers import added_tokens
 
 # What clients can send: strings, ids and Examples, or ids alone.
 TEXT = "text"
@@ -77,6 +78,7 @@ CHECKS = {
     "bounds": OBJECT,
     "contents": _STRING,
     "kind": _STRING,
+    "tokens_in_text": _STRING,
     "precision": _STRING,
     "check_file": _STRING,
     "label_column": _STRING,
@@ -149,6 +151,8 @@ class ExportOptions:
         max_seq_length: Longest sequence, at least 3; the folder's if None.
         text_features: Names of the one or two input strings if no task.json
             has them; ("text",) if empty.
+        tokens_in_text: Which tokens are found in texts, as in `Preprocessor`;
+            the folder's choice if None.
         precision: One of `PRECISIONS`: the arithmetic of the model's layers,
             and the form of their weights.
         is_frozen: Whether the SavedModel keeps the weights as constants of the
@@ -198,6 +202,7 @@ class ExportOptions:
     bounds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     max_seq_length: int | None = None
     text_features: tuple[str, ...] = ()
+    tokens_in_text: str | None = None
     precision: str = FLOAT32
     is_frozen: bool = False
     is_checked: bool = True
@@ -234,6 +239,8 @@ class ExportOptions:
                     f"`{name}` must be one of {', '.join(values)}. "
                     f"Received: {name}={value!r}."
                 )
+        if self.tokens_in_text is not None:
+            added_tokens.check_choice(self.tokens_in_text)
         for name, least in _LEAST.items():
             value = getattr(self, name)
             # With `not`, NaN is refused too.

@@ -1,5 +1,6 @@
 """Turns strings into model inputs; everything that reads text uses it."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,11 @@ class Preprocessor(tf.Module):
         tokenizer: The spec of the tokenizer.
         max_seq_length: Length of the sequences, special tokens included: at
             least 2, and at most the model's `max_position_embeddings`.
+        tokens_in_text: Which tokens are found where a text contains them:
+            "added", those that were added to the model's vocabulary; "all",
+            also the model's own, such as "[MASK]", as in transformers; or
+            "none". None for what the spec says: "added", unless the tokenizer
+            was saved with another.
 
     Call arguments:
         texts: string `[batch]`, or a tuple or list of one or two of them. Each
@@ -57,7 +63,12 @@ class Preprocessor(tf.Module):
         array([0, 0, 0, 0, 1, 1, 1, 0], dtype=int32)
     """
 
-    def __init__(self, tokenizer: Spec, max_seq_length: int = 128) -> None:
+    def __init__(
+        self,
+        tokenizer: Spec,
+        max_seq_length: int = 128,
+        tokens_in_text: str | None = None,
+    ) -> None:
         super().__init__(name="preprocessor")
         max_seq_length = whole_number("max_seq_length", max_seq_length)
         if max_seq_length < 2:
@@ -71,6 +82,10 @@ class Preprocessor(tf.Module):
                 "`Preprocessor.from_folder` reads it from a model folder. "
                 f"Received: {files.shortened(tokenizer)}."
             )
+        if tokens_in_text is not None:
+            tokenizer = dataclasses.replace(
+                tokenizer, tokens_in_text=tokens_in_text
+            )
         self.tokenizer = tokenizer.make()
         self.vocabulary = tokenizer.vocabulary
         self.do_lower_case = tokenizer.do_lower_case
@@ -78,7 +93,10 @@ class Preprocessor(tf.Module):
 
     @classmethod
     def from_folder(
-        cls, folder: files.AnyPath, max_seq_length: int | None = None
+        cls,
+        folder: files.AnyPath,
+        max_seq_length: int | None = None,
+        tokens_in_text: str | None = None,
     ) -> "Preprocessor":
         """Reads the vocabulary and the settings of a model folder.
 
@@ -88,6 +106,7 @@ class Preprocessor(tf.Module):
                 latter two (Google's releases) the vocabulary tells the case.
             max_seq_length: Length of the sequences; by default the longest
                 that the folder's model takes.
+            tokens_in_text: As in `Preprocessor`; None for what the folder says.
 
         Raises:
             ValueError: If the vocabulary is missing or bad, or the settings
@@ -101,7 +120,9 @@ class Preprocessor(tf.Module):
         longest = min(int(longest), _num_positions(f"{folder}/config.json"))
         with files.errors_named(folder):
             return cls(
-                tokenizer, longest if max_seq_length is None else max_seq_length
+                tokenizer,
+                longest if max_seq_length is None else max_seq_length,
+                tokens_in_text,
             )
 
     def check_has_room(self, num_texts: int) -> None:

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import logging
 import re
+from collections.abc import Container
 
 from bert_tf import files
 
@@ -98,7 +99,7 @@ class Vocabulary:
             comparisons ignore it.
         special: The `SpecialTokens`.
         is_wordpiece: Whether entries obey the rules of a WordPiece file: no
-            white space or NUL, and at most 256 bytes.
+            white space but spaces, no NUL, and at most 256 bytes.
 
     Raises:
         ValueError: If an entry breaks those rules or, in other kinds, is empty
@@ -192,9 +193,15 @@ class Vocabulary:
         share = len(self.capitalized) / max(1, num_with_case)
         return share >= _MIN_CAPITALS
 
-    def to_text(self) -> str:
-        """Returns the entries, one per line: the contents of vocab.txt."""
-        return "".join(f"{token}\n" for token in self.tokens)
+    def to_text(self, left_out: Container[str] = ()) -> str:
+        """Returns the entries, one per line: the contents of vocab.txt.
+
+        Args:
+            left_out: Entries that are not written; behind the others.
+        """
+        return "".join(
+            f"{token}\n" for token in self.tokens if token not in left_out
+        )
 
 
 def load_vocabulary(path: str) -> Vocabulary:
@@ -314,7 +321,8 @@ def _fault(token, lines, is_wordpiece):
 
 
 def _wordpiece_fault(token):
-    if token.strip() and not _ENTRY.fullmatch(token):
+    # No word matches a space, but an added token may have one.
+    if token.strip() and not _ENTRY.fullmatch(token.replace(" ", "")):
         return f"the entry {files.shortened(token)} holds white space or NUL."
     piece = token.removeprefix(CONTINUATION)
     if len(piece.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:

@@ -9,6 +9,7 @@ import uuid
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import files
@@ -62,6 +63,21 @@ def export_to(export_dir, **arguments):
         export_dir,
         ExportOptions(**({"is_checked": False} | arguments)),
     )
+
+
+def test_special_tokens_in_texts_are_found_if_asked_for(tmp_path):
+    vocabulary = serving_models.VOCABULARY
+    text = tf.constant(["rain [MASK] sun"])
+    found = {}
+    for choice in (None, "all"):
+        path = export_to(
+            tmp_path / str(choice), kind="preprocessor", tokens_in_text=choice
+        ).path
+        ids = tf.saved_model.load(path)(text)["input_word_ids"].numpy()
+        found[choice] = vocabulary.mask_id in ids
+        settings = saved_model.read_settings(path)
+        assert settings["tokens_in_text"] == (choice or "added")
+    assert found == {None: False, "all": True}
 
 
 def test_export_holds_the_files_of_a_servable():

@@ -67,6 +67,8 @@ CONFIG = BertConfig(
 class ToySpec:
     vocabulary: Vocabulary
     do_lower_case: bool = True
+    added_tokens: tuple = ()
+    tokens_in_text: str = "added"
 
     tokenizer_class = "ToyTokenizer"
 

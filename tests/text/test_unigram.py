@@ -383,11 +383,11 @@ def change(*path, to):
             lambda values: values["added_tokens"].append(
                 {"id": 700, "content": "[NEW]", "special": True}
             ),
-            "must follow its 500",
+            "must have the id 500",
         ),
         (
             lambda values: values["added_tokens"].append({"content": "x"}),
-            "must have `content` and `id`",
+            "must have the id of each token",
         ),
         (
             change(

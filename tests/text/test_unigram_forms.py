@@ -390,14 +390,15 @@ def test_added_tokens_are_read_and_written(tmp_path):
     ]
     spec = tokenizer_files.read(write(tmp_path / "a", contents))
     assert spec.vocabulary.tokens[size:] == ("[E1]",)
+    # In the order of their ids.
     assert spec.added_tokens == (
-        AddedToken(content="[E1]", rstrip=True, normalized=True),
         AddedToken(
             content=spec.vocabulary.tokens[30],
             rstrip=True,
             normalized=True,
             is_piece=True,
         ),
+        AddedToken(content="[E1]", rstrip=True, normalized=True),
     )
     written = spec.tokenizer_json
     assert written["model"]["vocab"] == contents["model"]["vocab"]

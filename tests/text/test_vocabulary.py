@@ -99,7 +99,6 @@ def test_lines_that_no_text_uses_keep_their_ids(write, caplog):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ((*SPECIAL, "a", "b c"), "line 7: .*'b c' holds white space"),
         ((*SPECIAL, "a", "b\t17"), "line 7: .* holds white space"),
         ((*SPECIAL, "a", "b\0c"), "line 7: .* holds white space or NUL"),
         ((*SPECIAL, "##" + "é" * 129), "line 6: .* at most 256 bytes.*é"),

@@ -28,6 +28,7 @@ CORE_OPS = frozenset(
     (
         "AddV2",
         "All",
+        "Any",
         "ArgMax",
         "Assert",
         "AssignVariableOp",
@@ -99,6 +100,8 @@ CORE_OPS = frozenset(
         "RestoreV2",
         "Rsqrt",
         "SaveV2",
+        "ScatterNd",
+        "SegmentSum",
         "Select",
         "SelectV2",
         "Shape",

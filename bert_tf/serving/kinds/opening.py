@@ -104,13 +104,19 @@ def open_folder(
             weight_files = checkpoint.weight_files
     else:
         options = kind.resolve(options, task)
-    preprocessor = Preprocessor.from_folder(model_dir, options.max_seq_length)
+    preprocessor = Preprocessor.from_folder(
+        model_dir, options.max_seq_length, options.tokens_in_text
+    )
     if model is not None:
         model.config.check_length(preprocessor.max_seq_length)
         if options.is_frozen:
             _check_size(model)
     longest = preprocessor.max_seq_length
-    options = dataclasses.replace(options, max_seq_length=longest)
+    options = dataclasses.replace(
+        options,
+        max_seq_length=longest,
+        tokens_in_text=preprocessor.tokenizer.spec.tokens_in_text,
+    )
     if options.is_jit_compiled:
         # Longer lengths would be compiled for nothing.
         lengths = (min(length, longest) for length in options.jit_lengths)

@@ -43,7 +43,7 @@ _NAMED += ("pad_token", "cls_token", "mask_token")
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
 
 
-class _Listed(NamedTuple):
+class Listed(NamedTuple):
     """An added token of a file.
 
     Attributes:
@@ -86,14 +86,16 @@ def read(
             message names the file.
     """
     settings = _merged(folder, settings)
-    in_json = list(_in_json(folder, tokenizer))
+    path = f"{folder}/{TOKENIZER_FILE}"
+    with files.errors_named(path):
+        listed_there = in_json(path, tokenizer or {})
     if _DECODER in settings:
         decoder = list(_in_decoder(folder, settings[_DECODER]))
     else:
         decoder = sorted(
             {
                 listed.number: listed
-                for listed in [*_in_ids_file(folder, settings), *in_json]
+                for listed in [*_in_ids_file(folder, settings), *listed_there]
             }.values(),
             key=lambda listed: listed.number,
         )
@@ -101,11 +103,11 @@ def read(
     listed = [*decoder, *named, *_extra(folder, settings)]
     is_rebuilt = tokenizer_classes.is_rebuilt(settings, kind)
     if _DECODER in settings:
-        _check_agreement(folder, in_json, listed, special, is_rebuilt)
+        _check_agreement(folder, listed_there, listed, special, is_rebuilt)
     if not is_rebuilt:
         # These are the first, with the flags of the settings.
         told = {each.token.content: each for each in decoder}
-        first = [told.get(each.token.content, each) for each in in_json]
+        first = [told.get(each.token.content, each) for each in listed_there]
         listed = [*first, *listed]
     return _placed(listed, entries, {each.token.content for each in named})
 
@@ -123,19 +125,25 @@ def _merged(folder, settings):
     return settings
 
 
-def _in_json(folder, tokenizer):
-    path = f"{folder}/{TOKENIZER_FILE}"
-    with files.errors_named(path):
-        added = (tokenizer or {}).get("added_tokens") or []
-        if not isinstance(added, list):
-            raise ValueError(
-                "`added_tokens` must be a list. Received: "
-                f"{files.shortened(added)}."
-            )
-        for value in added:
-            token = _token("added_tokens", value)
-            index = value.get("id") if isinstance(value, dict) else None
-            yield _Listed(token, _index("added_tokens", index), path)
+def in_json(path: str, tokenizer: dict[str, Any]) -> list[Listed]:
+    """Returns the `added_tokens` of a tokenizer.json.
+
+    Args:
+        path: The file, for messages.
+        tokenizer: Its contents.
+    """
+    added = tokenizer.get("added_tokens") or []
+    if not isinstance(added, list):
+        raise ValueError(
+            "`added_tokens` must be a list. Received: "
+            f"{files.shortened(added)}."
+        )
+    found = []
+    for value in added:
+        token = _token("added_tokens", value)
+        index = value.get("id") if isinstance(value, dict) else None
+        found.append(Listed(token, _index("added_tokens", index), path))
+    return found
 
 
 def _in_decoder(folder, decoder):
@@ -147,7 +155,7 @@ def _in_decoder(folder, decoder):
                 f"{files.shortened(decoder)}."
             )
         found = [
-            _Listed(_token(_DECODER, value), _index(_DECODER, index), path)
+            Listed(_token(_DECODER, value), _index(_DECODER, index), path)
             for index, value in decoder.items()
         ]
     return sorted(found, key=lambda listed: listed.number)
@@ -170,7 +178,7 @@ def _in_ids_file(folder, settings):
             content=content, normalized=not is_special, special=is_special
         )
         with files.errors_named(path):
-            yield _Listed(token, _index("id", index), path)
+            yield Listed(token, _index("id", index), path)
 
 
 def _named(folder, settings, special):
@@ -200,7 +208,7 @@ def _named(folder, settings, special):
                 )
             # By default they are as `added_tokens.default` has them.
             if token.content not in special.names or isinstance(value, dict):
-                yield _Listed(token, None, path)
+                yield Listed(token, None, path)
 
 
 def _extra(folder, settings):
@@ -209,7 +217,7 @@ def _extra(folder, settings):
     path = f"{folder}/{SETTINGS_FILE}"
     with files.errors_named(path):
         for value in _values(extra):
-            yield _Listed(_token(_EXTRA, value, is_special=True), None, path)
+            yield Listed(_token(_EXTRA, value, is_special=True), None, path)
 
 
 def _values(extra):
@@ -257,8 +265,8 @@ def _index(name, index):
 
 def _check_agreement(
     folder: str,
-    in_json: Iterable[_Listed],
-    listed: Iterable[_Listed],
+    in_json: Iterable[Listed],
+    listed: Iterable[Listed],
     special: SpecialTokens,
     is_rebuilt: bool,
 ) -> None:

@@ -25,7 +25,9 @@ from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import bpe_files
+from bert_tf.text.tokenizers import token_finder
 from bert_tf.text.tokenizers import words as words_lib
+from bert_tf.text.tokenizers.tokenizer import Tokenizer
 from bert_tf.text.tokenizers.words import END
 from bert_tf.text.tokenizers.words import WHITE_SPACE
 from bert_tf.text.vocabulary import Vocabulary
@@ -81,6 +83,8 @@ class BpeSpec:
         added_tokens: What is looked for in texts besides the model's own five
             special tokens, and those of the five that differ from the kind's
             default (`added_tokens.default`). Their ids are the vocabulary's.
+        tokens_in_text: Which tokens are found in texts: "none", "added" (the
+            added ones) or "all" (the model's own five special tokens, too).
 
     Raises:
         ValueError: If an entry is missing.
@@ -91,6 +95,7 @@ class BpeSpec:
     add_prefix_space: bool = False
     trim_offsets: bool = True
     added_tokens: tuple[added_tokens_lib.AddedToken, ...] = ()
+    tokens_in_text: str = added_tokens_lib.ADDED
 
     do_lower_case = False
     tokenizer_class = "RobertaTokenizer"
@@ -101,6 +106,7 @@ class BpeSpec:
             self.added_tokens, self.vocabulary.special, is_wordpiece=False
         )
         object.__setattr__(self, "added_tokens", tokens)
+        added_tokens_lib.check_choice(self.tokens_in_text)
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
@@ -108,6 +114,7 @@ class BpeSpec:
         return {
             "merges": hashlib.sha256(text.encode("utf-8")).hexdigest(),
             "add_prefix_space": self.add_prefix_space,
+            **added_tokens_lib.settings(self.added_tokens, self.tokens_in_text),
         }
 
     @property
@@ -119,7 +126,7 @@ class BpeSpec:
 
     @property
     def vocabulary_files(self) -> dict[str, str | bytes]:
-        ids = bpe_files.ids_of(self.vocabulary)
+        ids = bpe_files.ids_of(self.vocabulary, self.added_tokens)
         return {
             VOCABULARY_FILE: json.dumps(ids, ensure_ascii=False) + "\n",
             MERGES_FILE: bpe_files.merges_to_text(self.merges),
@@ -132,10 +139,13 @@ class BpeSpec:
             self.merges,
             self.add_prefix_space,
             self.trim_offsets,
+            self.added_tokens,
         )
 
-    def make(self) -> "BpeTokenizer":
-        return BpeTokenizer(self)
+    def make(self) -> Tokenizer:
+        return token_finder.with_tokens(
+            BpeTokenizer(self), trim_offsets=self.trim_offsets
+        )
 
     def __reduce__(self):
         # Without the cached properties: they hold tensors.
@@ -147,7 +157,11 @@ class BpeSpec:
     @functools.cached_property
     def spellings(self) -> tuple[bytes, ...]:
         """What each entry adds to a text; special tokens are as they are."""
-        return tuple(map(bpe_files.to_bytes, self.vocabulary.tokens))
+        apart = added_tokens_lib.apart(self.added_tokens)
+        return tuple(
+            token.encode() if token in apart else bpe_files.to_bytes(token)
+            for token in self.vocabulary.tokens
+        )
 
     @functools.cached_property
     def _tables(self):
@@ -155,7 +169,13 @@ class BpeSpec:
 
     @functools.cached_property
     def _starts_word(self):
-        return np.array([text.startswith(b" ") for text in self.spellings])
+        added = {token.content for token in self.added_tokens}
+        return np.array(
+            [
+                text.startswith(b" ") or token in added
+                for text, token in zip(self.spellings, self.vocabulary.tokens)
+            ]
+        )
 
     def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
         # As in fairseq: an entry that begins with a space. The first word of a
@@ -183,9 +203,12 @@ class BpeSpec:
             ),
             axis=1,
         )
-        return tf.reshape(
-            tf.where(is_spelled >= 0, spelled, flat), tf.shape(tokens)
-        )
+        is_bytes = is_spelled >= 0
+        for token in added_tokens_lib.apart(self.added_tokens):
+            # Others are as they are, anyway.
+            if bpe_files.to_bytes(token) != token.encode():
+                is_bytes &= tf.not_equal(flat, token)
+        return tf.reshape(tf.where(is_bytes, spelled, flat), tf.shape(tokens))
 
 
 class _Tables:
@@ -281,8 +304,9 @@ class _Tables:
 class BpeTokenizer(tf.Module):
     """Strings to byte-level BPE ids.
 
-    Special tokens written in the text ("</s>") are text like any other. Bytes
-    that are not UTF-8 are dropped.
+    Special and added tokens written in the text ("</s>") are text like any
+    other: a `FindingTokenizer` finds them before. Bytes that are not UTF-8 are
+    dropped.
 
     Args:
         spec: The `BpeSpec`.
@@ -420,7 +444,7 @@ class BpeTokenizer(tf.Module):
         spelled = dataclasses.replace(
             self.spec, add_prefix_space=True, trim_offsets=True
         )
-        return words_lib.WordTokenizer(self.spec, spelled.make())
+        return words_lib.WordTokenizer(self.spec, BpeTokenizer(spelled))
 
 
 def _split(texts):

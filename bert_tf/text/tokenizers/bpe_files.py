@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from bert_tf import files
 from bert_tf.text.tokenizers import added_token_files
+from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import tokenizer_classes
 from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.added_tokens import AddedToken
@@ -68,9 +69,16 @@ def to_bytes(token: str) -> bytes:
     return token.encode("utf-8", "replace")
 
 
-def ids_of(vocabulary: Vocabulary) -> dict[str, int]:
-    """Returns {entry: id}."""
-    return {token: index for index, token in enumerate(vocabulary.tokens)}
+def ids_of(
+    vocabulary: Vocabulary, added_tokens: Iterable[AddedToken] = ()
+) -> dict[str, int]:
+    """Returns {entry: id}, without added tokens that are no pieces."""
+    apart = added_tokens_lib.apart(added_tokens)
+    return {
+        token: index
+        for index, token in enumerate(vocabulary.tokens)
+        if token not in apart
+    }
 
 
 def check(vocabulary: Vocabulary, merges: Sequence[tuple[str, str]]) -> None:
@@ -109,6 +117,7 @@ def make_json(
     merges: Iterable[tuple[str, str]],
     add_prefix_space: bool,
     trim_offsets: bool,
+    added_tokens: tuple[AddedToken, ...] = (),
 ) -> dict[str, Any]:
     """Returns the contents of tokenizer.json.
 
@@ -117,8 +126,9 @@ def make_json(
         merges: Pairs of entries, in order.
         add_prefix_space: As in `bpe.BpeSpec`.
         trim_offsets: Likewise.
+        added_tokens: Likewise.
     """
-    ids = ids_of(vocabulary)
+    ids = ids_of(vocabulary, added_tokens)
     special = vocabulary.special
     spaces = {
         "add_prefix_space": add_prefix_space,
@@ -128,25 +138,13 @@ def make_json(
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {
-                "id": ids[token],
-                "content": token,
-                "single_word": False,
-                # A mask takes the space before it, like the word it replaces.
-                "lstrip": token == special.mask,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
-            for token in sorted(special.names, key=ids.__getitem__)
-        ],
+        "added_tokens": added_tokens_lib.to_json(added_tokens, vocabulary),
         "normalizer": None,
         "pre_tokenizer": {"type": "ByteLevel", **spaces, "use_regex": True},
         "post_processor": {
             "type": "RobertaProcessing",
-            "sep": [special.sep, ids[special.sep]],
-            "cls": [special.cls, ids[special.cls]],
+            "sep": [special.sep, vocabulary.sep_id],
+            "cls": [special.cls, vocabulary.cls_id],
             **spaces,
         },
         "decoder": {"type": "ByteLevel", **spaces, "use_regex": True},

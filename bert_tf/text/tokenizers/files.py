@@ -12,6 +12,7 @@ A new kind is a module with a `Spec` and a function that reads it from a folder,
 and one entry in `OTHER_KINDS`.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from typing import NamedTuple
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import added_token_files
+from bert_tf.text.tokenizers import added_tokens
 from bert_tf.text.tokenizers import bpe
 from bert_tf.text.tokenizers import tokenizer_classes
 from bert_tf.text.tokenizers import tokenizer_json
@@ -68,8 +70,14 @@ OTHER_KINDS: dict[str, Kind] = {
     ),
 }
 
+# Which tokens are found in texts, if not as by default.
+_TOKENS_IN_TEXT = "tokens_in_text"
 # {setting: (check of a value, description of a valid one)}
 _CHECKS = {
+    _TOKENS_IN_TEXT: (
+        lambda value: value in added_tokens.CHOICES,
+        f"one of {', '.join(added_tokens.CHOICES)}",
+    ),
     "do_lower_case": (
         lambda value: type(value) is bool,
         "true or false",
@@ -281,16 +289,23 @@ def read(
             )
     path = f"{folder}/{SETTINGS_FILE}"
     with files.errors_named(path if files.exists(path) else folder):
-        return WordpieceSpec(
+        spec = WordpieceSpec(
             vocabulary,
             do_lower_case,
             added_tokens=added,
             max_chars_per_word=found.max_chars_per_word,
         )
+        return _with_choice(spec, settings)
+
+
+def _with_choice(spec, settings):
+    """Returns the spec with a folder's choice of the tokens found in texts."""
+    choice = settings.get(_TOKENS_IN_TEXT, added_tokens.ADDED)
+    return dataclasses.replace(spec, tokens_in_text=choice)
 
 
 def _read_other(kind, folder, settings, vocabulary, do_lower_case):
-    spec = kind.read(folder, settings)
+    spec = _with_choice(kind.read(folder, settings), settings)
     if do_lower_case not in (None, spec.do_lower_case):
         raise ValueError(
             f"{folder}: `do_lower_case` must be {spec.do_lower_case} with a "
@@ -326,12 +341,23 @@ def from_vocabulary_file(path: str, do_lower_case: bool | None) -> Spec:
 
 def settings_of(tokenizer: Spec) -> dict[str, Any]:
     """Returns the contents of tokenizer_config.json for a tokenizer."""
+    choice = tokenizer.tokens_in_text
     return {
         "tokenizer_class": tokenizer.tokenizer_class,
         "do_lower_case": bool(tokenizer.do_lower_case),
+        # transformers does not know it: it finds all.
+        **({_TOKENS_IN_TEXT: choice} if choice != added_tokens.ADDED else {}),
         **tokenizer.folder_settings,
         **dict(zip(SPECIAL_TOKENS, tokenizer.vocabulary.special.names)),
     }
+
+
+def has_segments_by_default(tokenizer: Spec) -> bool:
+    """Returns whether transformers' class of a tokenizer gives the segments.
+
+    AlbertTokenizer leaves them out unless tokenizer_config.json names them.
+    """
+    return isinstance(tokenizer, WordpieceSpec)
 
 
 def write(folder: str, tokenizer: Spec) -> None:
@@ -371,13 +397,17 @@ def describe(tokenizer: Spec) -> dict[str, Any] | None:
     belong together.
 
     Returns:
-        None for WordPiece, as in files that are older than the other kinds.
-        `fast` is not part of it: the ids mean the same to a model, and no model
-        folder or program knows of it.
+        None for WordPiece without added tokens, as in files that are older
+        than these and the other kinds. `fast` is not part of it: the ids mean
+        the same to a model, and no model folder or program knows of it.
     """
-    if isinstance(tokenizer, WordpieceSpec):
+    settings = dict(tokenizer.settings)
+    # Nor is this, which older files do not have: such words are rare.
+    for name in ("fast", "max_chars_per_word"):
+        settings.pop(name, None)
+    if isinstance(tokenizer, WordpieceSpec) and not settings:
         return None
     return {
         "tokenizer_class": tokenizer.tokenizer_class,
-        "settings": tokenizer.settings,
+        "settings": settings,
     }

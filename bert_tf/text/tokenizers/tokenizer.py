@@ -17,7 +17,8 @@ class Spec(Hashable, Protocol):
     Attributes:
         vocabulary: The `Vocabulary`: entries in the order of their ids.
         do_lower_case: Whether texts are lower-cased.
-        added_tokens: The `AddedToken`s that are looked for in texts.
+        added_tokens: The `AddedToken`s that may be found in texts.
+        tokens_in_text: Which tokens are: one of `added_tokens.CHOICES`.
         settings: {name: JSON-able value} of everything else that determines
             the ids of a text.
         tokenizer_class: What transformers calls the kind, in
@@ -39,6 +40,9 @@ class Spec(Hashable, Protocol):
 
     @property
     def added_tokens(self) -> tuple[AddedToken, ...]: ...
+
+    @property
+    def tokens_in_text(self) -> str: ...
 
     @property
     def settings(self) -> dict[str, Any]: ...

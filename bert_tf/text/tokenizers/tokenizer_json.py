@@ -2,7 +2,8 @@
 
 `tokenizers` then gives the same ids as ours, except for:
 
-- a special token in a text, such as "[SEP]": it is a token there, text here;
+- a special token in a text, such as "[SEP]": it is a token there, text here by
+  default;
 - a capital sigma at the end of a word, which has a lower case of its own;
 - characters of private use, which are dropped there;
 - punctuation, accents and formats that are newer than its Unicode tables, and
@@ -16,6 +17,8 @@ from typing import Any
 
 from bert_tf import files
 from bert_tf.text import vocabulary as vocabulary_lib
+from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
+from bert_tf.text.tokenizers.added_tokens import AddedToken
 from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -31,7 +34,10 @@ _RIGHT = "Right"
 
 
 def make_wordpiece(
-    vocabulary: Vocabulary, do_lower_case: bool, max_chars_per_word: int
+    vocabulary: Vocabulary,
+    do_lower_case: bool,
+    max_chars_per_word: int,
+    added_tokens: tuple[AddedToken, ...] = (),
 ) -> dict[str, Any]:
     """Returns the contents of the file for BERT's tokenizer.
 
@@ -39,11 +45,13 @@ def make_wordpiece(
         vocabulary: A `Vocabulary`.
         do_lower_case: Whether texts lose case and accents.
         max_chars_per_word: Longer words are unknown.
+        added_tokens: As in `WordpieceSpec`.
     """
+    apart = added_tokens_lib.apart(added_tokens)
     ids = {
         token: index
         for index, token in enumerate(vocabulary.tokens)
-        if token.strip()
+        if token.strip() and token not in apart
     }
     cls_token, sep_token = vocabulary_lib.CLS_TOKEN, vocabulary_lib.SEP_TOKEN
     first = [_special(cls_token, 0), _sequence("A", 0), _special(sep_token, 0)]
@@ -53,18 +61,7 @@ def make_wordpiece(
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {
-                "id": ids[token],
-                "content": token,
-                "single_word": False,
-                "lstrip": False,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
-            for token in vocabulary_lib.SPECIAL_TOKENS
-        ],
+        "added_tokens": added_tokens_lib.to_json(added_tokens, vocabulary),
         "normalizer": {
             "type": "BertNormalizer",
             "clean_text": True,
@@ -78,7 +75,11 @@ def make_wordpiece(
             "single": first,
             "pair": first + second,
             "special_tokens": {
-                token: {"id": token, "ids": [ids[token]], "tokens": [token]}
+                token: {
+                    "id": token,
+                    "ids": [vocabulary.index(token)],
+                    "tokens": [token],
+                }
                 for token in (cls_token, sep_token)
             },
         },

@@ -23,7 +23,6 @@ import re
 import unicodedata
 from collections.abc import Callable
 from typing import Any
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -34,9 +33,11 @@ from bert_tf.text import sharing
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import characters
 from bert_tf.text.tokenizers import sentencepiece_model
+from bert_tf.text.tokenizers import token_finder
 from bert_tf.text.tokenizers import unigram_files
 from bert_tf.text.tokenizers import words as words_lib
 from bert_tf.text.tokenizers.sentencepiece_model import SPACE
+from bert_tf.text.tokenizers.tokenizer import Tokenizer
 from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -47,6 +48,7 @@ _WHITE_SPACE = (
 )
 _NUM_MARK_BYTES = len(SPACE.encode())
 _PLAIN = r"[ -~]*"
+_NO_QUOTES = "(?:[`']?[ -&(-_a-~])*[`']?"
 # Scores are rounded to multiples of 1 / this: sums up to 256 fit in 24 bits.
 _EXACT = 2**16
 _LARGEST_SCORE = float(np.finfo(np.float32).max)
@@ -85,6 +87,8 @@ class UnigramSpec:
         added_tokens: What is looked for in texts besides the model's own five
             special tokens, and those of the five that differ from the kind's
             default (`added_tokens.default`). Their ids are the vocabulary's.
+        tokens_in_text: Which tokens are found in texts: "none", "added" (the
+            added ones) or "all" (the model's own five special tokens, too).
 
     Raises:
         ValueError: If XLM-RoBERTa's texts are to be folded.
@@ -98,6 +102,7 @@ class UnigramSpec:
     splits_at_white_space: bool = True
     cleanup: tuple[str, ...] = ()
     added_tokens: tuple[added_tokens_lib.AddedToken, ...] = ()
+    tokens_in_text: str = added_tokens_lib.ADDED
 
     def __post_init__(self):
         is_folded = self.do_lower_case or not self.keep_accents
@@ -112,6 +117,7 @@ class UnigramSpec:
             self.added_tokens, self.vocabulary.special, is_wordpiece=False
         )
         object.__setattr__(self, "added_tokens", tokens)
+        added_tokens_lib.check_choice(self.tokens_in_text)
 
     @property
     def joins_quotes(self) -> bool:
@@ -138,6 +144,7 @@ class UnigramSpec:
                 for name, (value, default) in others.items()
                 if value != default
             },
+            **added_tokens_lib.settings(self.added_tokens, self.tokens_in_text),
         }
 
     @property
@@ -172,8 +179,12 @@ class UnigramSpec:
             added_tokens=self.added_tokens,
         )
 
-    def make(self) -> "UnigramTokenizer":
-        return UnigramTokenizer(self)
+    def make(self) -> Tokenizer:
+        tokenizer = UnigramTokenizer(self)
+        normalizer = token_finder.Normalizer(
+            tokenizer.normalize, tokenizer.plain, self.do_lower_case
+        )
+        return token_finder.with_tokens(tokenizer, normalizer)
 
     @functools.cached_property
     def _has_mark(self):
@@ -182,12 +193,12 @@ class UnigramSpec:
 
     @functools.cached_property
     def _starts_word(self):
+        tokens = self.vocabulary.tokens
+        added = {token.content for token in self.added_tokens}
+        starts = self._has_mark | [token in added for token in tokens]
         if self.tokenizer_class != unigram_files.ALBERT_CLASS:
-            return self._has_mark
-        return self._has_mark | [
-            not _CONTINUES_WORD.fullmatch(token)
-            for token in self.vocabulary.tokens
-        ]
+            return starts
+        return starts | [not _CONTINUES_WORD.fullmatch(each) for each in tokens]
 
     def has_mark(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns bool, of the shape of ids: whether a space precedes them."""
@@ -200,7 +211,11 @@ class UnigramSpec:
         return tf.gather(self._starts_word, ids)
 
     def spell(self, tokens: tf.Tensor) -> tf.Tensor:
-        return tf.strings.regex_replace(tokens, SPACE, " ")
+        spelled = tf.strings.regex_replace(tokens, SPACE, " ")
+        for token in added_tokens_lib.apart(self.added_tokens):
+            if SPACE in token:
+                spelled = tf.where(tf.equal(tokens, token), tokens, spelled)
+        return spelled
 
 
 class UnigramTokenizer(tf.Module):
@@ -422,7 +437,7 @@ class UnigramTokenizer(tf.Module):
         normal = self.normalize(texts)
         return _encoded(normal.code_points, normal.rows, tf.size(texts))
 
-    def normalize(self, texts: tf.Tensor) -> "Normal":
+    def normalize(self, texts: tf.Tensor) -> token_finder.Normal:
         """Returns the characters of texts, folded and normalised.
 
         Args:
@@ -443,7 +458,14 @@ class UnigramTokenizer(tf.Module):
         for replacer in self._replacers:
             code_points, places = replacer.replace(code_points, rows)
             rows, sources = tf.gather(rows, places), tf.gather(sources, places)
-        return Normal(decoded, code_points, rows, sources)
+        return token_finder.Normal(decoded, code_points, rows, sources)
+
+    @property
+    def plain(self) -> str | None:
+        """As in `token_finder.Normalizer`."""
+        if not self._has_plain:
+            return None
+        return _NO_QUOTES if self.spec.joins_quotes else _PLAIN
 
     def for_words(self) -> words_lib.WordTokenizer:
         """Returns the tokenizer of words given one by one.
@@ -488,22 +510,6 @@ class UnigramTokenizer(tf.Module):
             nrows=words.nrows(),
             validate=False,
         )
-
-
-class Normal(NamedTuple):
-    """Normalised characters of texts.
-
-    Attributes:
-        characters: RaggedTensor int32 `[batch, (characters)]`: the texts'.
-        code_points: int32 `[N]`, the normalised ones.
-        rows: int64 `[N]`, the text of each.
-        sources: int32 `[N]`, which of `characters.flat_values` each is from.
-    """
-
-    characters: tf.RaggedTensor
-    code_points: tf.Tensor
-    rows: tf.Tensor
-    sources: tf.Tensor
 
 
 def _encoded(code_points, rows, num_rows):

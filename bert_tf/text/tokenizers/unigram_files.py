@@ -16,6 +16,7 @@ from typing import Any
 from typing import NamedTuple
 
 from bert_tf import files
+from bert_tf.text.tokenizers import added_token_files
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import tokenizer_json
@@ -221,6 +222,7 @@ def make_json(
         cleanup: Likewise.
         added_tokens: Likewise.
     """
+    apart = added_tokens_lib.apart(added_tokens)
     special = vocabulary.special
     cls, sep = special.cls, special.sep
     steps = []
@@ -244,30 +246,11 @@ def make_json(
     splits: list[dict[str, Any]] = [space]
     if splits_at_white_space:
         splits = [{"type": "WhitespaceSplit"}, space]
-    found = {
-        token: added_tokens_lib.default(token, special, is_wordpiece=False)
-        for token in special.names
-    } | {token.content: token for token in added_tokens}
-    apart = {token.content for token in added_tokens if not token.is_piece}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {
-                "id": vocabulary.index(token.content),
-                "content": token.content,
-                "single_word": token.single_word,
-                "lstrip": token.lstrip,
-                "rstrip": token.rstrip,
-                "normalized": token.normalized,
-                "special": token.special,
-            }
-            for token in sorted(
-                found.values(),
-                key=lambda token: vocabulary.index(token.content),
-            )
-        ],
+        "added_tokens": added_tokens_lib.to_json(added_tokens, vocabulary),
         "normalizer": {"type": "Sequence", "normalizers": steps},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": splits},
         "post_processor": {
@@ -333,6 +316,7 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
     name = settings.get("tokenizer_class")
     name = None if name is None else name.removesuffix("Fast")
     path = f"{folder}/{TOKENIZER_FILE}"
+    tokenizer = None
     if files.exists(path):
         tokenizer = files.read_object(path)
         with files.errors_named(path):
@@ -341,7 +325,19 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
         found = _read_model(folder, settings, name)
     with files.errors_named(f"{folder}/{SETTINGS_FILE}"):
         _check_settings(settings, found, name)
-    return found
+    pieces, charsmap = found.model
+    entries, added = added_token_files.read(
+        folder,
+        settings,
+        tokenizer,
+        tuple(piece.text for piece in pieces),
+        found.special,
+        found.tokenizer_class,
+    )
+    new = tuple(Piece(text, 0.0) for text in entries[len(pieces) :])
+    return found._replace(
+        model=Model((*pieces, *new), charsmap), added_tokens=added
+    )
 
 
 def _check_settings(settings, found, name):
@@ -468,9 +464,13 @@ def _read_json(path, tokenizer, settings, name):
             f"`model.byte_fallback` must be false in {_NAME}. Received: true."
         )
     pieces = _pieces(model.get("vocab"))
-    texts = {piece.text for piece in pieces}
-    added = _added(tokenizer.get("added_tokens"), pieces)
-    special = _special(tokenizer, settings, pieces)
+    ids = {piece.text: number for number, piece in enumerate(pieces)}
+    added = added_token_files.in_json(path, tokenizer)
+    special = _special(
+        tokenizer,
+        settings,
+        {each.token.content: each.number for each in added} | ids,
+    )
     steps = _steps(tokenizer.get("normalizer"), "normalizers")
     charsmap, folds = _read_normalizer(steps)
     kind = _kind(folds, special, pieces, name)
@@ -486,20 +486,11 @@ def _read_json(path, tokenizer, settings, name):
         special=special,
         splits_at_white_space=splits,
         cleanup=cleanup,
-        added_tokens=tuple(
-            dataclasses.replace(
-                token,
-                is_piece=token.content in texts
-                or token.content in special.names,
-            )
-            for token in added
-        ),
     )
 
 
-def _special(tokenizer, settings, pieces):
-    """Returns the `SpecialTokens` of a file."""
-    ids = {piece.text: n for n, piece in enumerate(pieces)}
+def _special(tokenizer, settings, ids):
+    """Returns the `SpecialTokens` of a file, given the ids of all entries."""
     frame = _read_frame(tokenizer.get("post_processor"), ids)
 
     def named(key, usual):
@@ -626,44 +617,6 @@ def _check_class(name, special, unk_id):
             f"`model.unk_id` must be {expected} with the `tokenizer_class` "
             f"{name}. Received: {unk_id}."
         )
-
-
-def _added(added, pieces):
-    """Returns the `AddedToken`s; adds those that are no pieces to the pieces.
-
-    Args:
-        added: `added_tokens` of the file.
-        pieces: The list of pieces.
-    """
-    texts = {piece.text for piece in pieces}
-    found = []
-    for token in _list("added_tokens", added):
-        is_good = (
-            isinstance(token, dict)
-            and isinstance(token.get("content"), str)
-            and type(token.get("id")) is int
-        )
-        if not is_good:
-            raise ValueError(
-                "`added_tokens` must have `content` and `id`. "
-                f"Received: {files.shortened(token)}."
-            )
-        found.append(token)
-    for token in sorted(found, key=lambda token: token["id"]):
-        if token["content"] in texts:
-            continue
-        if token["id"] != len(pieces):
-            raise ValueError(
-                "`added_tokens`: ids of tokens that are not in the vocabulary "
-                f"must follow its {len(pieces):,}. Received: "
-                f"{files.shortened(token)}."
-            )
-        pieces.append(Piece(token["content"], 0.0))
-    names = [field.name for field in dataclasses.fields(AddedToken)]
-    return [
-        AddedToken(**{name: token[name] for name in names if name in token})
-        for token in found
-    ]
 
 
 def _list(name, values):

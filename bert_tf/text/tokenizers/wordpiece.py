@@ -14,7 +14,9 @@ Unicode 14 on every code point that the latter assigns.
 
 import dataclasses
 import functools
+import itertools
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from typing import Any
@@ -26,7 +28,10 @@ from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import sharing
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
+from bert_tf.text.tokenizers import characters
+from bert_tf.text.tokenizers import token_finder
 from bert_tf.text.tokenizers import tokenizer_json
+from bert_tf.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     # Imported where it is used: its 40 libraries take long to load, and
@@ -119,6 +124,7 @@ _MARKS_OF_UNKNOWN = (
 # Texts that match take the fast way. The others are not valid UTF-8 or, for a
 # tokenizer that lower-cases, have a capital from above or a sigma.
 _VALID = r"[^\x{d800}-\x{dfff}]*"
+_PLAIN = r"[ -~]*"
 _VALID_AND_KNOWN = (
     r"[^\x{d800}-\x{dfff}\x{3a3}"
     + "".join(rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b, _ in _NEW_CAPITALS)
@@ -144,6 +150,8 @@ class WordpieceSpec:
         max_chars_per_word: Longer words are unknown: 200 in
             google-research/bert, 100 in most files of Hugging Face. A `fast`
             tokenizer does not obey it.
+        tokens_in_text: Which tokens are found in texts: "none", "added" (the
+            added ones) or "all" (the model's own five special tokens, too).
 
     Raises:
         ValueError: If `do_lower_case` contradicts the vocabulary (see
@@ -155,6 +163,7 @@ class WordpieceSpec:
     fast: bool = False
     added_tokens: tuple[added_tokens_lib.AddedToken, ...] = ()
     max_chars_per_word: int = MAX_CHARS_PER_WORD
+    tokens_in_text: str = added_tokens_lib.ADDED
 
     tokenizer_class = "BertTokenizer"
 
@@ -164,13 +173,16 @@ class WordpieceSpec:
             self.added_tokens, self.vocabulary.special, is_wordpiece=True
         )
         object.__setattr__(self, "added_tokens", tokens)
+        added_tokens_lib.check_choice(self.tokens_in_text)
 
     @property
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"fast": self.fast}
         if self.max_chars_per_word != MAX_CHARS_PER_WORD:
             settings["max_chars_per_word"] = self.max_chars_per_word
-        return settings
+        return settings | added_tokens_lib.settings(
+            self.added_tokens, self.tokens_in_text
+        )
 
     @property
     def folder_settings(self) -> dict[str, Any]:
@@ -182,23 +194,35 @@ class WordpieceSpec:
 
     @property
     def vocabulary_files(self) -> dict[str, str | bytes]:
-        return {"vocab.txt": self.vocabulary.to_text()}
+        apart = added_tokens_lib.apart(self.added_tokens)
+        return {"vocab.txt": self.vocabulary.to_text(left_out=apart)}
 
     @property
     def tokenizer_json(self) -> dict[str, Any]:
         return tokenizer_json.make_wordpiece(
-            self.vocabulary, self.do_lower_case, self.max_chars_per_word
+            self.vocabulary,
+            self.do_lower_case,
+            self.max_chars_per_word,
+            self.added_tokens,
         )
 
-    def make(self) -> "WordpieceTokenizer":
-        return WordpieceTokenizer(self)
+    def make(self) -> Tokenizer:
+        tokenizer = WordpieceTokenizer(self)
+        normalizer = token_finder.Normalizer(
+            tokenizer.normalize, _PLAIN, self.do_lower_case
+        )
+        return token_finder.with_tokens(tokenizer, normalizer)
 
     @functools.cached_property
     def _starts_word(self):
         continuation = vocabulary_lib.CONTINUATION
         tokens = self.vocabulary.tokens
+        added = {token.content for token in self.added_tokens}
         return np.array(
-            [not token.startswith(continuation) for token in tokens]
+            [
+                not token.startswith(continuation) or token in added
+                for token in tokens
+            ]
         )
 
     def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
@@ -208,14 +232,24 @@ class WordpieceSpec:
     def spell(self, tokens: tf.Tensor) -> tf.Tensor:
         apart = tf.strings.regex_replace(tokens, "^", " ")
         joined = rf"^ {vocabulary_lib.CONTINUATION}(.)"
-        return tf.strings.regex_replace(apart, joined, r"\1")
+        spelled = tf.strings.regex_replace(apart, joined, r"\1")
+        # No word is split into these, whatever they begin with.
+        added = [
+            token.content
+            for token in self.added_tokens
+            if token.content.startswith(vocabulary_lib.CONTINUATION)
+        ]
+        for token in added:
+            spelled = tf.where(tf.equal(tokens, token), apart, spelled)
+        return spelled
 
 
 class WordpieceTokenizer(tf.Module):
     """Strings to WordPiece ids, equal to google-research/bert's tokenizer.
 
     Special tokens written in the text ("[SEP]") are text like any other, as
-    in the original. Bytes that are not UTF-8 are dropped.
+    in the original, and so are added ones, which a `FindingTokenizer` finds
+    before. Bytes that are not UTF-8 are dropped.
 
     Args:
         spec: The `WordpieceSpec`.
@@ -234,7 +268,7 @@ class WordpieceTokenizer(tf.Module):
             if spec.fast:
                 self._bert_tokenizer = _make_fast(spec)
             else:
-                self._word_tokenizer = make_splitter(self.vocabulary.tokens)
+                self._word_tokenizer = make_splitter(_pieces(spec))
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of the pieces of the words of every text.
@@ -326,6 +360,24 @@ class WordpieceTokenizer(tf.Module):
         """Returns this tokenizer: it spells a word alike wherever it stands."""
         return self
 
+    def normalize(self, texts: tf.Tensor) -> token_finder.Normal:
+        """Returns the characters of valid texts in which tokens are found.
+
+        They are normalised as by `tokenizers`, which separates punctuation
+        afterwards.
+
+        Args:
+            texts: string `[batch]`.
+        """
+        decoded = tf.strings.unicode_decode(texts, "UTF-8")
+        rows = decoded.value_rowids()
+        code_points, sources = _replacer(self.spec.do_lower_case).replace(
+            decoded.flat_values, rows
+        )
+        return token_finder.Normal(
+            decoded, code_points, tf.gather(rows, sources), sources
+        )
+
     def _tokenize_fast(self, texts):
         pieces = self._bert_tokenizer.tokenize(texts)
         ids = self._vocabulary_ids(pieces.flat_values)
@@ -368,24 +420,27 @@ def make_splitter(tokens: Iterable[str]) -> "tf_text.FastWordpieceTokenizer":
     import tensorflow_text as tf_text
 
     return tf_text.FastWordpieceTokenizer(
-        unknown_last(matchable(tokens)),
+        unknown_last(tokens),
         token_out_type=tf.int32,
         no_pretokenization=True,
         max_bytes_per_word=MAX_CHARS_PER_WORD * _MAX_BYTES_PER_CHAR,
     )
 
 
-def matchable(tokens: Iterable[str]) -> list[str]:
+def _pieces(spec):
     """Returns the entries, with others for those that no word is to match.
 
     tensorflow_text takes no entries that are blank or there twice. Of the
     latter, the last one counts, as in google-research/bert.
     """
-    tokens = list(tokens)
+    tokens = spec.vocabulary.tokens
+    apart = added_tokens_lib.apart(spec.added_tokens)
     last = {token: index for index, token in enumerate(tokens)}
     # No word has a space.
     return [
-        token if token.strip() and last[token] == index else f" {index}"
+        token
+        if token.strip() and last[token] == index and token not in apart
+        else f" {index}"
         for index, token in enumerate(tokens)
     ]
 
@@ -403,7 +458,7 @@ def unknown_last(tokens: Iterable[str]) -> list[str]:
 def _make_fast(spec):
     import tensorflow_text as tf_text
 
-    tokens = unknown_last(matchable(spec.vocabulary.tokens))
+    tokens = unknown_last(_pieces(spec))
     try:
         return tf_text.FastBertTokenizer(
             tokens,
@@ -463,6 +518,45 @@ def _normalize(texts, do_lower_case):
         texts = tf_text.normalize_utf8(texts, "NFD")
         texts = tf.strings.regex_replace(texts, r"\p{Mn}+", "")
     return tf.strings.regex_replace(texts, _STANDS_ALONE, r" \0 ")
+
+
+# Beyond are no characters that are replaced.
+_REPLACED = (range(0xD800), range(0xE000, 0x32000), range(0xE0000, 0xE01F0))
+_IDEOGRAPH = re.compile(
+    re.sub(
+        r"\\x{(.*?)}", lambda found: chr(int(found[1], 16)), f"[{IDEOGRAPHS}]"
+    )
+)
+
+
+@functools.cache
+def _replacer(do_lower_case):
+    """Returns what normalises characters, each alone."""
+    replaced = {}
+    for code_point in itertools.chain(*_REPLACED):
+        character = chr(code_point)
+        normal = _normal_form(character, do_lower_case)
+        if normal != character:
+            replaced[character] = normal
+    return characters.Replacer(replaced)
+
+
+def _normal_form(character, do_lower_case):
+    category = unicodedata.category(character)
+    if character in "\t\n\r" or category in ("Zs", "Zl", "Zp"):
+        return " "
+    if category in ("Cc", "Cf") or character == "\ufffd":
+        return ""
+    normal = character
+    if do_lower_case:
+        decomposed = unicodedata.normalize("NFD", character)
+        normal = "".join(
+            each.lower()
+            for each in decomposed
+            if unicodedata.category(each) != "Mn"
+        )
+    is_ideograph = _IDEOGRAPH.fullmatch(character)
+    return f" {normal} " if is_ideograph else normal
 
 
 def _normalize_rare(texts, do_lower_case):

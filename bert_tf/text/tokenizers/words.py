@@ -9,33 +9,16 @@ from bert_tf.text import offsets as offsets_lib
 from bert_tf.text.tokenizers import wordpiece
 from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.tokenizers.tokenizer import Tokenizer
+from bert_tf.text.tokenizers.utf_8 import END
+from bert_tf.text.tokenizers.utf_8 import WHITE_SPACE
+from bert_tf.text.tokenizers.utf_8 import valid
 
-# Unicode's White_Space.
-WHITE_SPACE = (
-    r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}"
-    r"\x{205f}\x{3000}"
-)
-# A byte that never occurs in UTF-8.
-END = b"\xff"
 # Words as in data for tagging: "U.S", "don't", one punctuation mark.
 _IN_WORD = f"[^{WHITE_SPACE}{wordpiece.PUNCTUATION}{wordpiece.IDEOGRAPHS}]+"
 _WORD = (
     f"[{wordpiece.IDEOGRAPHS}]|[{wordpiece.PUNCTUATION}]"
     f"|{_IN_WORD}(?:[{wordpiece.PUNCTUATION}]+{_IN_WORD})*"
 )
-_VALID = r"[^\x{d800}-\x{dfff}]*"
-
-
-def valid(texts: tf.Tensor) -> tf.Tensor:
-    """Returns strings `[N]` without the bytes that are not UTF-8."""
-    is_valid = tf.reduce_all(tf.strings.regex_full_match(texts, _VALID))
-    return tf.cond(
-        is_valid,
-        lambda: texts,
-        lambda: tf.strings.unicode_transcode(
-            texts, "UTF-8", "UTF-8", errors="ignore"
-        ),
-    )
 
 
 class WordTokenizer(tf.Module):
