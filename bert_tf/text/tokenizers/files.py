@@ -322,15 +322,20 @@ def read(
                     "BERT's tokenizer. "
                     f"Received: {name}={files.shortened(settings[name])}."
                 )
-        return _with_choice(
-            KINDS[class_name(settings)](vocabulary, do_lower_case), settings
+        return with_tokens_in_text(
+            KINDS[class_name(settings)](vocabulary, do_lower_case),
+            settings.get(_TOKENS_IN_TEXT, added_tokens.ADDED),
         )
 
 
-def _with_choice(spec, settings):
-    """Returns the spec with a folder's choice of the tokens found in texts."""
-    choice = settings.get(_TOKENS_IN_TEXT, added_tokens.ADDED)
-    return dataclasses.replace(spec, tokens_in_text=choice)
+def with_tokens_in_text(tokenizer: Any, choice: str) -> Any:
+    """Returns a spec that finds other tokens in texts.
+
+    Args:
+        tokenizer: The spec.
+        choice: One of `added_tokens.CHOICES`.
+    """
+    return dataclasses.replace(tokenizer, tokens_in_text=choice)
 
 
 def _check_tokenizer_json(folder):
@@ -348,7 +353,10 @@ def _class_list():
 
 def _read_other(kind, folder, vocabulary, do_lower_case):
     settings = read_settings(folder)
-    spec = _with_choice(kind.read(folder, settings), settings)
+    spec = with_tokens_in_text(
+        kind.read(folder, settings),
+        settings.get(_TOKENS_IN_TEXT, added_tokens.ADDED),
+    )
     if do_lower_case not in (None, spec.do_lower_case):
         raise ValueError(
             f"{folder}: `do_lower_case` must be {spec.do_lower_case} with a "
