@@ -1,6 +1,5 @@
 """Turns strings into model inputs; everything that reads text uses it."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -83,8 +82,8 @@ class Preprocessor(tf.Module):
                 f"Received: {files.shortened(tokenizer)}."
             )
         if tokens_in_text is not None:
-            tokenizer = dataclasses.replace(
-                tokenizer, tokens_in_text=tokens_in_text
+            tokenizer = tokenizer_files.with_tokens_in_text(
+                tokenizer, tokens_in_text
             )
         self.tokenizer = tokenizer.make()
         self.vocabulary = tokenizer.vocabulary

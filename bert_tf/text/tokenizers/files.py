@@ -295,17 +295,26 @@ def read(
             added_tokens=added,
             max_chars_per_word=found.max_chars_per_word,
         )
-        return _with_choice(spec, settings)
+        return with_tokens_in_text(
+            spec, settings.get(_TOKENS_IN_TEXT, added_tokens.ADDED)
+        )
 
 
-def _with_choice(spec, settings):
-    """Returns the spec with a folder's choice of the tokens found in texts."""
-    choice = settings.get(_TOKENS_IN_TEXT, added_tokens.ADDED)
-    return dataclasses.replace(spec, tokens_in_text=choice)
+def with_tokens_in_text(tokenizer: Any, choice: str) -> Any:
+    """Returns a spec that finds other tokens in texts.
+
+    Args:
+        tokenizer: The spec.
+        choice: One of `added_tokens.CHOICES`.
+    """
+    return dataclasses.replace(tokenizer, tokens_in_text=choice)
 
 
 def _read_other(kind, folder, settings, vocabulary, do_lower_case):
-    spec = _with_choice(kind.read(folder, settings), settings)
+    spec = with_tokens_in_text(
+        kind.read(folder, settings),
+        settings.get(_TOKENS_IN_TEXT, added_tokens.ADDED),
+    )
     if do_lower_case not in (None, spec.do_lower_case):
         raise ValueError(
             f"{folder}: `do_lower_case` must be {spec.do_lower_case} with a "

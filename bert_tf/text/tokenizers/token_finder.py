@@ -274,7 +274,9 @@ class _Finder:
                     normal = normalizer.to_normal(contents)
                     patterns = _encoded(normal, len(numbers)).numpy()
             self._passes[is_normalized] = _Pass(
-                [tokens[number] for number in numbers], numbers, patterns
+                [tokens[number] for number in numbers],
+                numbers,
+                patterns.tolist(),
             )
 
     def find(self, texts: tf.Tensor) -> _Parts:
