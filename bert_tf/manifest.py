@@ -8,8 +8,10 @@ absolute path, so the same input and flags give the same bytes.
 """
 
 import dataclasses
+import fnmatch
 import hashlib
 import json
+import logging
 import posixpath
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -27,6 +29,8 @@ _FORMAT = "bert_tf pre-training records"
 # 1, so that earlier releases can read it.
 _VERSION = 3
 MASKING_RULE = "masking_rule"
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,12 +106,15 @@ def find_records(patterns: str, flag: str) -> list[str]:
     """Returns the sorted record files that match comma-separated globs.
 
     Manifests are left out, which a wide glob such as `records/*` matches, too.
+    If only a part of a set matches, a line of the log says so.
 
     Args:
         patterns, flag: As for `files.expand_globs`.
 
     Raises:
         ValueError: If a pattern matches no file, or all match only manifests.
+            Also if a pattern would match a file that a manifest names, but
+            that is not there.
     """
     paths = [
         path
@@ -119,7 +126,67 @@ def find_records(patterns: str, flag: str) -> list[str]:
             f"`{flag}` must match record files. Received: "
             f"{flag}={patterns!r}, which matches manifests only."
         )
+    found = find(paths)
+    _check_none_is_missing(found, patterns, flag)
+    _tell_of_parts(found, flag)
     return paths
+
+
+def _check_none_is_missing(found, patterns, flag):
+    """Raises `ValueError` if a file is missing that a pattern would match.
+
+    Who wants a part of a set names its files, or gives a narrower glob.
+
+    Args:
+        found: As `find` returns it.
+        patterns, flag: As for `find_records`.
+    """
+    globs = [pattern.strip() for pattern in patterns.split(",")]
+    named = {
+        posixpath.join(posixpath.dirname(path), name): counts["examples"]
+        for path, manifest in found.items()
+        for name, counts in manifest.records.items()
+    }
+    wanted = [
+        path
+        for path in named
+        if any(fnmatch.fnmatchcase(path, pattern) for pattern in globs)
+    ]
+    missing = [
+        path for path in wanted if named[path] and not files.exists(path)
+    ]
+    if missing:
+        raise ValueError(
+            f"{missing[0]} is missing, as the manifest beside it tells: "
+            f"{len(missing)} of the {len(wanted)} files that "
+            f"{flag}={patterns!r} stands for. Bring them back, or name the "
+            "files to use one by one."
+        )
+
+
+def _tell_of_parts(found, flag):
+    """Logs how many records there are of sets that are read in part."""
+    # {a set of records: its files}; only `records` differs between folders.
+    sets: list[tuple[Manifest, list[int]]] = []
+    for path, manifest in found.items():
+        whole = dataclasses.replace(manifest, records={})
+        number = manifest.records[posixpath.basename(path)]["examples"]
+        for known, numbers in sets:
+            if known == whole:
+                numbers.append(number)
+                break
+        else:
+            sets.append((whole, [number]))
+    for whole, numbers in sets:
+        total = whole.counts.get("records", 0)
+        if sum(numbers) < total:
+            _logger.info(
+                "--%s has %s of the %s records of a set, in %s.",
+                flag,
+                f"{sum(numbers):,}",
+                f"{total:,}",
+                files.counted(len(numbers), "file", "files"),
+            )
 
 
 def _is_name(name):

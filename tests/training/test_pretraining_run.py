@@ -133,7 +133,6 @@ def test_the_best_models_card_is_written_before_its_results(
             model_type="bert", num_hidden_layers=2, hidden_size=8
         )
     )
-    options = SimpleNamespace(eval_input_file="b", input_files=("a",))
 
     def kill(*args):
         raise KeyboardInterrupt
@@ -141,7 +140,7 @@ def test_the_best_models_card_is_written_before_its_results(
     monkeypatch.setattr(pretraining_run.model_folder, "write_results", kill)
     with pytest.raises(KeyboardInterrupt):
         pretraining_run._write_results(
-            options, start, str(tmp_path), {"loss": 1.0}, "card"
+            start, str(tmp_path), {"loss": 1.0}, "card", "b"
         )
     assert not (tmp_path / "eval_results.txt").exists()
 

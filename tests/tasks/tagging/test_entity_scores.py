@@ -1,4 +1,4 @@
-"""The scores against seqeval's default mode, which is conlleval's."""
+"""The scores against seqeval's default mode."""
 
 import random
 import warnings
@@ -8,7 +8,7 @@ import seqeval.metrics
 
 from bert_tf.tasks.tagging import entity_scores
 
-LETTERS = {"bio": "BI", "bioes": "BIES"}
+LETTERS = {"bio": "BI", "bioes": "BIES", "bilou": "BILU"}
 
 
 def random_tags(generator, letters, types, lengths):
@@ -79,6 +79,8 @@ def test_scores_are_seqevals_on_tags_without_any_rule(letters, seed):
         # The end is wrong: neither found nor right.
         ("B-A I-A I-A B-B", "B-A I-A O B-B", 1 / 2, 1 / 2),
         ("B-A B-A", "B-A I-A", 0, 0),
+        # conlleval joins neighbours of one type after E-: one entity, found.
+        ("B-A I-A I-A E-A", "B-A E-A B-A E-A", 0, 0),
         # Nothing predicted, nothing there.
         ("O O", "B-A O", 0, 0),
         ("B-A O", "O O", 0, 0),
