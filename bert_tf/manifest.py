@@ -132,6 +132,15 @@ def find_records(patterns: str, flag: str) -> list[str]:
     return paths
 
 
+def _by_manifest(found):
+    """Returns (manifest, its paths) pairs of what `find` returned."""
+    paths_of: dict[int, tuple[Manifest, list[str]]] = {}
+    for path, manifest in found.items():
+        _, paths = paths_of.setdefault(id(manifest), (manifest, []))
+        paths.append(path)
+    return list(paths_of.values())
+
+
 def _check_none_is_missing(found, patterns, flag):
     """Raises `ValueError` if a file is missing that a pattern would match.
 
@@ -142,41 +151,44 @@ def _check_none_is_missing(found, patterns, flag):
         patterns, flag: As for `find_records`.
     """
     globs = [pattern.strip() for pattern in patterns.split(",")]
-    named = {
-        posixpath.join(posixpath.dirname(path), name): counts["examples"]
-        for path, manifest in found.items()
-        for name, counts in manifest.records.items()
-    }
-    wanted = [
-        path
-        for path in named
-        if any(fnmatch.fnmatchcase(path, pattern) for pattern in globs)
-    ]
-    missing = [
-        path for path in wanted if named[path] and not files.exists(path)
-    ]
-    if missing:
-        raise ValueError(
-            f"{missing[0]} is missing, as the manifest beside it tells: "
-            f"{len(missing)} of the {len(wanted)} files that "
-            f"{flag}={patterns!r} stands for. Bring them back, or name the "
-            "files to use one by one."
-        )
+    for manifest, (path, *_) in _by_manifest(found):
+        folder = posixpath.dirname(path)
+        wanted = {
+            each: counts["examples"]
+            for name, counts in manifest.records.items()
+            for each in [posixpath.join(folder, name)]
+            if any(fnmatch.fnmatchcase(each, pattern) for pattern in globs)
+        }
+        missing = [
+            each
+            for each, num_examples in wanted.items()
+            if num_examples and each not in found and not files.exists(each)
+        ]
+        if missing:
+            raise ValueError(
+                f"{missing[0]} is missing, as the manifest beside it tells: "
+                f"{len(missing)} of the {len(wanted)} files of the set that "
+                f"match {flag}={patterns!r}. Bring them back, or name the "
+                "files to use one by one."
+            )
 
 
 def _tell_of_parts(found, flag):
     """Logs how many records there are of sets that are read in part."""
-    # {a set of records: its files}; only `records` differs between folders.
+    # A set in several folders has a manifest in each.
     sets: list[tuple[Manifest, list[int]]] = []
-    for path, manifest in found.items():
+    for manifest, paths in _by_manifest(found):
         whole = dataclasses.replace(manifest, records={})
-        number = manifest.records[posixpath.basename(path)]["examples"]
-        for known, numbers in sets:
+        numbers = [
+            manifest.records[posixpath.basename(path)]["examples"]
+            for path in paths
+        ]
+        for known, others in sets:
             if known == whole:
-                numbers.append(number)
+                others += numbers
                 break
         else:
-            sets.append((whole, [number]))
+            sets.append((whole, numbers))
     for whole, numbers in sets:
         total = whole.counts.get("records", 0)
         if sum(numbers) < total:

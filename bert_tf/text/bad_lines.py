@@ -8,8 +8,8 @@ from typing import Any
 Where = Callable[..., str]
 # How many of the lines that are left out are reported.
 NUM_REPORTED = 3
-# How every version of the format begins.
-_WARC = b"WARC/"
+# How the format begins, versions 1.0 and 1.1.
+_WARC = b"WARC/1."
 
 
 class BadTextError(ValueError):

@@ -2,10 +2,12 @@
 
 An entity is found if its first word, its last word and its type are right.
 Entities end with their sentence. The counts equal those of seqeval in its
-default mode, for tags of every scheme, valid or not. For tags with B- and I-
-alone (bio, iob1) they also equal those of the Perl script conlleval, which
-prints its ratios in percent. In other schemes conlleval may join two entities
-of one type: to it, B- right after E- begins none, and it does not know S-.
+default mode, for all tags of bio, iob1 and bioes, valid or not. That mode does
+not know bilou, which is counted as bioes with E for L and S for U.
+
+In bio and iob1 the counts also equal those of the Perl script conlleval, which
+prints its ratios in percent. In other schemes it may join two entities of one
+type: to it, B- right after E- begins none, and it does not know S-.
 """
 
 import collections

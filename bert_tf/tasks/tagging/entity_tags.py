@@ -56,10 +56,10 @@ def locate_entities(
 ) -> dict[str, tf.Tensor]:
     """Finds the entities of every row, in TensorFlow's own operations.
 
-    The rule is that of seqeval's default mode. It is for tags of all schemes,
-    even where they break their scheme: an I- after O, or of another type than
-    the word before, begins an entity. For tags with B- and I- alone it is
-    conlleval's rule, too (see `entity_scores`). Letters: W words of all rows, E their entities, K labels.
+    The rule is seqeval's in its default mode (see `entity_scores`). It is for
+    tags of all schemes, even where they break their scheme: an I- after O, or
+    of another type than the word before, begins an entity. Letters: W words of
+    all rows, E their entities, K labels.
 
     Args:
         tags: RaggedTensor int32 `[B, (words)]`: indices in `labels`.
