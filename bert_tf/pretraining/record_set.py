@@ -217,7 +217,8 @@ def _warnings_of_documents(counts):
 
 def warnings_of_unknown(num_unknown: int, num_tokens: int) -> list[str]:
     """Returns the warning of many unknown tokens, if there are many."""
-    share = num_unknown / num_tokens
+    # Records that break every rule may have no token.
+    share = num_unknown / max(1, num_tokens)
     if share < _MAX_UNKNOWN:
         return []
     return [
