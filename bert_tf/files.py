@@ -156,6 +156,9 @@ def remove(path: AnyPath) -> None:
 def expand_globs(patterns: str, flag: str = "input_file") -> list[str]:
     """Returns the sorted paths that match comma-separated globs.
 
+    A file that two of the patterns match is there twice, as with
+    google-research/bert's flags.
+
     Args:
         patterns: E.g. `"wiki-*.txt,gs://bucket/books-*.txt"`.
         flag: The flag or argument that the patterns come from, for errors.
@@ -163,7 +166,7 @@ def expand_globs(patterns: str, flag: str = "input_file") -> list[str]:
     Raises:
         ValueError: If a pattern matches no file, or all are empty.
     """
-    paths: set[str] = set()
+    paths: list[str] = []
     names = [name.strip() for name in patterns.split(",") if name.strip()]
     if not names:
         raise ValueError(f"`{flag}` must name at least one file. Received: ''.")
@@ -174,7 +177,7 @@ def expand_globs(patterns: str, flag: str = "input_file") -> list[str]:
             raise ValueError(
                 f"`{flag}` matches no file. Received: {flag}={name!r}."
             )
-        paths.update(found)
+        paths += found
     return sorted(paths)
 
 

@@ -8,8 +8,10 @@ absolute path, so the same input and flags give the same bytes.
 """
 
 import dataclasses
+import fnmatch
 import hashlib
 import json
+import logging
 import posixpath
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -27,6 +29,8 @@ _FORMAT = "bert_tf pre-training records"
 # 1, so that earlier releases can read it.
 _VERSION = 3
 MASKING_RULE = "masking_rule"
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,12 +106,15 @@ def find_records(patterns: str, flag: str) -> list[str]:
     """Returns the sorted record files that match comma-separated globs.
 
     Manifests are left out, which a wide glob such as `records/*` matches, too.
+    If only a part of a set matches, a line of the log says so.
 
     Args:
         patterns, flag: As for `files.expand_globs`.
 
     Raises:
         ValueError: If a pattern matches no file, or all match only manifests.
+            Also if a pattern would match a file that a manifest names, but
+            that is not there.
     """
     paths = [
         path
@@ -119,7 +126,79 @@ def find_records(patterns: str, flag: str) -> list[str]:
             f"`{flag}` must match record files. Received: "
             f"{flag}={patterns!r}, which matches manifests only."
         )
+    found = find(paths)
+    _check_none_is_missing(found, patterns, flag)
+    _tell_of_parts(found, flag)
     return paths
+
+
+def _by_manifest(found):
+    """Returns (manifest, its paths) pairs of what `find` returned."""
+    paths_of: dict[int, tuple[Manifest, list[str]]] = {}
+    for path, manifest in found.items():
+        _, paths = paths_of.setdefault(id(manifest), (manifest, []))
+        paths.append(path)
+    return list(paths_of.values())
+
+
+def _check_none_is_missing(found, patterns, flag):
+    """Raises `ValueError` if a file is missing that a pattern would match.
+
+    Who wants a part of a set names its files, or gives a narrower glob.
+
+    Args:
+        found: As `find` returns it.
+        patterns, flag: As for `find_records`.
+    """
+    globs = [pattern.strip() for pattern in patterns.split(",")]
+    for manifest, (path, *_) in _by_manifest(found):
+        folder = posixpath.dirname(path)
+        wanted = {
+            each: counts["examples"]
+            for name, counts in manifest.records.items()
+            for each in [posixpath.join(folder, name)]
+            if any(fnmatch.fnmatchcase(each, pattern) for pattern in globs)
+        }
+        missing = [
+            each
+            for each, num_examples in wanted.items()
+            if num_examples and each not in found and not files.exists(each)
+        ]
+        if missing:
+            raise ValueError(
+                f"{missing[0]} is missing, as the manifest beside it tells: "
+                f"{len(missing)} of the {len(wanted)} files of the set that "
+                f"match {flag}={patterns!r}. Bring them back, or name the "
+                "files to use one by one."
+            )
+
+
+def _tell_of_parts(found, flag):
+    """Logs how many records there are of sets that are read in part."""
+    # A set in several folders has a manifest in each.
+    sets: list[tuple[Manifest, list[int]]] = []
+    for manifest, paths in _by_manifest(found):
+        whole = dataclasses.replace(manifest, records={})
+        numbers = [
+            manifest.records[posixpath.basename(path)]["examples"]
+            for path in paths
+        ]
+        for known, others in sets:
+            if known == whole:
+                others += numbers
+                break
+        else:
+            sets.append((whole, numbers))
+    for whole, numbers in sets:
+        total = whole.counts.get("records", 0)
+        if sum(numbers) < total:
+            _logger.info(
+                "--%s has %s of the %s records of a set, in %s.",
+                flag,
+                f"{sum(numbers):,}",
+                f"{total:,}",
+                files.counted(len(numbers), "file", "files"),
+            )
 
 
 def _is_name(name):

@@ -105,10 +105,12 @@ def run(main: Callable[[list[str]], Any]) -> None:
     os.environ.setdefault(_BACKEND, "tensorflow")
     quiet.quieten()
     lean_imports.leave_out()
-    # --help shows key flags: add those of the modules that programs share.
+    # --help shows the key flags of the program, which absl knows by its path:
+    # add those of our modules, also of one that a console script has imported.
     for module in flags.FLAGS.flags_by_module_dict():
         if module.startswith("bert_tf."):
-            flags.adopt_module_key_flags(sys.modules[module])
+            for flag in flags.FLAGS.get_key_flags_for_module(module):
+                flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     # A background process is started with Ctrl-C ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)

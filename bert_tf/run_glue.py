@@ -97,13 +97,13 @@ def main(argv):
         run["folder"] = os.path.join(
             config.output_dir,
             run["task"],
-            f"lr{run['learning_rate']:g}-seed{run['seed']}",
+            f"lr{run['learning_rate']}-seed{run['seed']}",
         )
         run["flags"] = [
             "--do_train",
             "--do_eval",
             *_data_flags(tasks[run["task"]]),
-            f"--learning_rate={run['learning_rate']:g}",
+            f"--learning_rate={run['learning_rate']}",
             f"--random_seed={run['seed']}",
             f"--output_dir={run['folder']}",
             *handed_on,
@@ -345,7 +345,7 @@ def _write_tables(output_dir, runs):
                 {
                     "task": task,
                     "score": name.removeprefix("eval_"),
-                    "learning rate": f"{rate:g}",
+                    "learning rate": str(rate),
                     "seeds": len(at_rate),
                     "median": 100
                     * _median(run["results"][name] for run in at_rate),

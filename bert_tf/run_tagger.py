@@ -8,7 +8,7 @@ reads train, dev and test files with one word and its columns a line (see
 `tasks.tagging.files`) and writes into --output_dir the tuned model as a model
 folder (config.json, model.safetensors, vocab.txt, tokenizer_config.json,
 task.json), the state of the training in train/, precision, recall and F1 of
-the development set's entities, as conlleval counts them, in eval_results.txt, a
+the development set's entities, as seqeval counts them, in eval_results.txt, a
 report of them in report.md, and the test set with a column of predicted tags in
 test_predictions.txt. It also reads prepared sets of TensorFlow Datasets:
 

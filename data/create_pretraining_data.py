@@ -245,6 +245,7 @@ def _print_table(counts, settings, seconds):
         ("one sentence", f"{counts.one_sentence_documents:,}"),
         ("sentences", f"{counts.sentences:,}"),
         ("tokens", f"{counts.tokens:,}"),
+        ("unknown", f"{counts.unknown_tokens / counts.tokens:.1%}"),
         ("examples", f"{counts.examples:,}"),
         ("records", f"{counts.records:,}"),
         ("mean length", f"{mean_length:.1f}"),

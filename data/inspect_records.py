@@ -68,6 +68,7 @@ def main(argv):
         read = [*paths, _VOCAB_FILE.value]
         files.check_is_no_input("html", [_HTML.value], read)
 
+    from bert_tf.pretraining import record_set
     from bert_tf.pretraining.records import inspection
     from bert_tf.pretraining.records import survey
 
@@ -88,6 +89,9 @@ def main(argv):
     found = survey.make(paths, vocabulary, look)
     for name, value in found.rows(vocabulary.special):
         print(f"{name:20}{value:>12}")
+    unknown, tokens = found.totals["unknown"], found.totals["tokens"]
+    for warning in record_set.warnings_of_unknown(unknown, tokens):
+        print(f"Warning: {warning}")
     if page_data is not None:
         page = build_page.build(page_data.data(found), title=_INPUT_FILE.value)
         files.write_text(_HTML.value, page)

@@ -104,7 +104,7 @@ def main(argv):
             f"text_field={_TEXT_FIELD.value!r}, "
             f"input_format={_INPUT_FORMAT.value}."
         )
-    paths = files.expand_globs(_INPUT_FILE.value)
+    paths = text_files.without_empty(files.expand_globs(_INPUT_FILE.value))
     _check_output_file(_OUTPUT_FILE.value, paths, is_wordpiece)
 
     # Before the bar starts: once its thread runs, TensorFlow's messages are

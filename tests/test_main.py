@@ -1,5 +1,7 @@
 """`bert_tf COMMAND`: the programs under one name."""
 
+import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -59,15 +61,24 @@ def test_an_interrupt_at_the_start_is_one_line(monkeypatch, capsys):
 
 
 def test_command_is_its_program(run_program):
-    shown = []
+    # The script that pip makes: its `__main__` is not the package's.
+    script = pathlib.Path(sys.executable).with_name("bert_tf")
+    installed = subprocess.run(
+        [script, "fill-mask", "--help"], capture_output=True, text=True
+    )
+    assert (installed.returncode, installed.stderr) == (0, "")
+    shown = [installed.stdout]
     for program in (("bert_tf", "fill-mask"), ("bert_tf.run_fill_mask",)):
         done = run_program(*program, "--help", check=False)
-        assert "--top_k: Tokens for each mask." in done.stdout
-        # One of the lines is the name under which it was started.
-        lines = done.stdout.splitlines()
-        names = (".py:", "bert_tf fill-mask:")
-        shown.append([line for line in lines if not line.endswith(names)])
-    assert shown[0] == shown[1]
+        shown.append(done.stdout)
+    # One of the lines is the name under which it was started.
+    names = (".py:", "bert_tf fill-mask:")
+    first, *others = (
+        [line for line in text.splitlines() if not line.endswith(names)]
+        for text in shown
+    )
+    assert "  --top_k: Tokens for each mask." in first
+    assert others == [first, first]
     refused = run_program("bert_tf", "fill-mask", "--top_k=0", check=False)
     assert refused.returncode == 1
     assert refused.stderr.startswith("bert_tf fill-mask: error: ")

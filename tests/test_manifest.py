@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 import pytest
 
@@ -71,6 +72,66 @@ def test_a_wide_glob_finds_records_alone(tmp_path):
     ]
     with pytest.raises(ValueError, match="eval_input_file.*manifests only"):
         manifests.find_records(f"{tmp_path}/manifest*", "eval_input_file")
+
+
+def write_set(folder, sizes, **counts):
+    """Writes a set's record files, and its manifest; returns their paths."""
+    folder.mkdir(exist_ok=True)
+    manifest = make_manifest(**dict.fromkeys(sizes, 3))
+    for name, examples in sizes.items():
+        (folder / name).write_bytes(b"123")
+        manifest.records[name]["examples"] = examples
+    paths = [str(folder / name) for name in sizes]
+    manifest = dataclasses.replace(manifest, counts=counts)
+    manifests.write(manifest, manifests.path_beside(paths))
+    return paths
+
+
+def test_a_missing_file_of_a_set_is_named(tmp_path):
+    paths = write_set(tmp_path, {f"x-{i}-of-4": 7 for i in range(4)})
+    whole = f"{tmp_path}/x-*"
+    assert manifests.find_records(whole, "input_file") == paths
+    for path in paths[1:3]:
+        pathlib.Path(path).unlink()
+    message = "x-1-of-4 is missing, .*: 2 of the 4 files of the set that match"
+    with pytest.raises(ValueError, match=f"{message} eval_input_file='.*x-"):
+        manifests.find_records(whole, "eval_input_file")
+    # Who names files, or a narrower glob, wants no others.
+    for patterns in (f"{paths[0]},{paths[3]}", f"{tmp_path}/x-[03]-*"):
+        found = manifests.find_records(patterns, "input_file")
+        assert found == [paths[0], paths[3]]
+    # Nor does a glob for another set of the folder.
+    write_set(tmp_path, {"y-0": 7})
+    patterns = f"{paths[0]},{tmp_path}/y-*"
+    assert len(manifests.find_records(patterns, "input_file")) == 2
+
+
+def test_a_missing_file_without_records_is_no_loss(tmp_path):
+    paths = write_set(tmp_path, {"x-0": 7, "x-1": 0})
+    pathlib.Path(paths[1]).unlink()
+    found = manifests.find_records(f"{tmp_path}/x-*", "input_file")
+    assert found == paths[:1]
+
+
+def test_a_part_of_a_set_is_told(tmp_path, caplog):
+    caplog.set_level("INFO")
+    sizes = {"x-0": 1200, "x-1": 1100}
+    paths = [
+        *write_set(tmp_path / "a", sizes, records=4600),
+        *write_set(tmp_path / "b", sizes, records=4600),
+    ]
+    manifests.find_records(f"{tmp_path}/*/x-*", "input_file")
+    assert not caplog.records
+    manifests.find_records(f"{paths[0]},{paths[0]},{paths[3]}", "input_file")
+    assert caplog.messages == [
+        "--input_file has 2,300 of the 4,600 records of a set, in 2 files."
+    ]
+
+
+def test_a_file_that_is_named_twice_is_there_twice(tmp_path):
+    (path,) = write_set(tmp_path, {"x": 7})
+    found = manifests.find_records(f"{path},{tmp_path}/x*", "input_file")
+    assert found == [path, path]
 
 
 def test_a_newer_manifest_of_the_same_file_is_preferred(tmp_path):

@@ -43,17 +43,25 @@ def write_tsv(folder, splits, num_columns, label=None):
 
 def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
     output = tmp_path / "output"
-    flags += ("--learning_rates=1e-3", "--do_predict", "--strategy=one_device")
+    flags += (
+        "--learning_rates=1.2345678e-5",
+        "--do_predict",
+        "--strategy=one_device",
+    )
     done = run_program(PROGRAM, *flags, "--seeds=7")
-    folder = output / "rte" / "lr0.001-seed7"
+    folder = output / "rte" / "lr1.2345678e-05-seed7"
     results = releases.read_results(folder)
     run = json.loads((folder / "run.json").read_text())
     assert run["results"] == results
     assert "--random_seed=7" in run["flags"]
+    assert "--learning_rate=1.2345678e-05" in run["flags"]
     assert "--max_seq_length=12" in run["flags"]
     assert not (folder / "train").exists()
     score = f"{100 * results['eval_accuracy']:.4g}"
-    row = f"| rte | accuracy | 0.001 | 1 | {score} | {score} | lr0.001-seed7 |"
+    row = (
+        f"| rte | accuracy | 1.2345678e-05 | 1 | {score} | {score} "
+        "| lr1.2345678e-05-seed7 |"
+    )
     assert (output / "table.md").read_text().splitlines()[-1] == row
     assert row in done.stdout
     table = json.loads((output / "table.json").read_text())
@@ -66,13 +74,13 @@ def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
     assert f"eval_accuracy = {results['eval_accuracy']}" in training
     assert "--do_train" not in prediction
     assert "--strategy=one_device" in prediction
-    shown = (output / "rte" / "lr0.001-seed7.log").read_text()
+    shown = (output / "rte" / "lr1.2345678e-05-seed7.log").read_text()
     assert shown.strip().splitlines()[-1] in training
 
     # A worse run, of a release in which each of them predicted.
     worse = dict(run, flags=[*run["flags"], "--do_predict"])
     worse["results"] = dict.fromkeys(results, 0.0)
-    path = output / "rte" / "lr0.001-seed8" / "run.json"
+    path = output / "rte" / "lr1.2345678e-05-seed8" / "run.json"
     path.parent.mkdir()
     text = re.sub("seed(=?)7", r"seed\g<1>8", json.dumps(worse))
     path.write_text(text)
@@ -86,7 +94,7 @@ def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
 
     # A correlation may not be defined. A run without a score is the worst.
     unknown = dict(run, results=dict.fromkeys(results, math.nan))
-    path = output / "rte" / "lr0.001-seed9" / "run.json"
+    path = output / "rte" / "lr1.2345678e-05-seed9" / "run.json"
     path.parent.mkdir()
     text = re.sub("seed(=?)7", r"seed\g<1>9", json.dumps(unknown))
     path.write_text(text)
@@ -94,7 +102,7 @@ def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
     (row,) = json.loads((output / "table.json").read_text())["table"]
     assert (row["best"], row["best run"]) == (
         100 * results["eval_accuracy"],
-        "lr0.001-seed7",
+        "lr1.2345678e-05-seed7",
     )
     assert row["median"] is None
     run_program(PROGRAM, *flags, "--seeds=9,7,8")

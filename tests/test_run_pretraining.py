@@ -104,6 +104,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         ),
     )
     assert "Resuming from step 2" in second.stderr
+    assert "The evaluation is on records of the training" in second.stderr
     # Devices and intervals are not named: the schedule alone is another.
     assert (
         "Resuming from step 2 with other settings: num_train_steps 2 -> 4. "
@@ -171,7 +172,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         "- `from_step`: 2",
         "- `optimizer`: bert",
         f"- `loss`: {values['loss']:.4g}",
-        r"On \*.tfrecord:",
+        r"On \*.tfrecord, which the model was trained on:",
     ):
         assert f"\n{line}\n" in card
     # The run that began is another.

@@ -228,13 +228,14 @@ def _mask(kind, config, tokenizer, max_predictions_per_seq, draws_replacements):
         )
     mask_examples = None
     if kind["masking_mode"] != "static":
+        rules = masking.Rules(
+            max_predictions_per_seq=max_predictions_per_seq,
+            **{name: kind[name] for name in _MASKING_RULES},
+        )
+        for warning in rules.warnings(kind["max_seq_length"]):
+            _logger.warning("%s", warning)
         mask_examples = functools.partial(
-            dynamic_masking.mask_examples,
-            tokenizer=tokenizer,
-            rules=masking.Rules(
-                max_predictions_per_seq=max_predictions_per_seq,
-                **{name: kind[name] for name in _MASKING_RULES},
-            ),
+            dynamic_masking.mask_examples, tokenizer=tokenizer, rules=rules
         )
     if not draws_replacements:
         return mask_examples

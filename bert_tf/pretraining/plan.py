@@ -110,7 +110,7 @@ class Plan:
 
         Returns:
             The counts of `example_runs.write_run`, and `{"lone_documents",
-            "skipped_documents", "one_sentence_documents",
+            "skipped_documents", "one_sentence_documents", "unknown_tokens",
             "long_sentence_tokens"}`.
         """
         num_sentences = np.diff(block.document_starts)
@@ -125,6 +125,7 @@ class Plan:
                 (num_sentences < self._objective.min_sentences).sum()
             ),
             "one_sentence_documents": int((num_sentences == 1).sum()),
+            "unknown_tokens": int((block.tokens == vocabulary.unk_id).sum()),
             "long_sentence_tokens": int(lengths[lengths > longest].sum()),
         }
         text, cuts = self._objective.cut(block, self.settings, vocabulary)

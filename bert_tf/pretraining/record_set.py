@@ -36,6 +36,10 @@ _MAX_LONG = 0.2
 # few examples are that short.
 _MAX_UNMASKED = 0.1
 
+# From this share of unknown tokens on, the vocabulary is not the text's own.
+# In text of a vocabulary's language it is far below 1 %.
+_MAX_UNKNOWN = 0.02
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Counts:
@@ -45,6 +49,7 @@ class Counts:
         documents: Documents read.
         sentences: Their sentences.
         tokens: Their tokens.
+        unknown_tokens: Those that the vocabulary cannot spell.
         examples: Examples written.
         records: Records written; fewer than examples if rows are packed.
         example_tokens: Tokens of all examples, including [CLS] and [SEP].
@@ -70,6 +75,7 @@ class Counts:
     documents: int
     sentences: int
     tokens: int
+    unknown_tokens: int
     examples: int
     records: int
     example_tokens: int
@@ -162,6 +168,8 @@ def warnings(counts: Counts, settings: Settings) -> list[str]:
     """
     found = [
         *_warnings_of_documents(counts),
+        *warnings_of_unknown(counts.unknown_tokens, counts.tokens),
+        *settings.masking.warnings(settings.max_seq_length),
         *_warnings_of_unmasked(counts, settings),
     ]
     if OBJECTIVES[settings.objective].needs_sentences:
@@ -204,6 +212,19 @@ def _warnings_of_documents(counts):
             ),
         )
         if number
+    ]
+
+
+def warnings_of_unknown(num_unknown: int, num_tokens: int) -> list[str]:
+    """Returns the warning of many unknown tokens, if there are many."""
+    # Records that break every rule may have no token.
+    share = num_unknown / max(1, num_tokens)
+    if share < _MAX_UNKNOWN:
+        return []
+    return [
+        f"{share:.1%} of the tokens ({num_unknown:,} of {num_tokens:,}) are "
+        "unknown: the vocabulary cannot spell them. Take a vocabulary of the "
+        "text's language, and --do_lower_case as the vocabulary was made."
     ]
 
 

@@ -28,7 +28,9 @@ class Settings:
     )
     random_seed: int = described.option(12345, "Seed of all random choices.")
     dupe_factor: int = described.option(
-        10, "Passes over the text, each paired and masked anew."
+        None,
+        "Passes over the text, each paired and masked anew. Default: 10, and 1 "
+        "with --masking=dynamic, whose readers choose new masks themselves.",
     )
     masked_lm_prob: float = described.option(
         0.15, "Share of an example's tokens that is masked."
@@ -86,6 +88,9 @@ class Settings:
     )
 
     def __post_init__(self):
+        if self.dupe_factor is None:
+            passes = 10 if self.masking_mode == "static" else 1
+            object.__setattr__(self, "dupe_factor", passes)
         checks = {
             # [CLS] A [SEP] B [SEP], with a token in each segment. `Plan`
             # checks the longer templates.

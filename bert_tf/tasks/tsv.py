@@ -202,7 +202,7 @@ def _tsv_rows(path):
     """Yields (line number, fields)."""
     # Not splitlines(): a sentence may hold U+2028 or a form feed.
     lines = files.read_text(path).removeprefix("\ufeff").split("\n")
-    if not lines[-1].removesuffix("\r"):
+    while lines and lines[-1] in ("", "\r"):
         lines.pop()
     for line, text in enumerate(lines, start=1):
         yield line, text.removesuffix("\r").split("\t")

@@ -8,6 +8,8 @@ from typing import Any
 Where = Callable[..., str]
 # How many of the lines that are left out are reported.
 NUM_REPORTED = 3
+# How the format begins, versions 1.0 and 1.1.
+_WARC = b"WARC/1."
 
 
 class BadTextError(ValueError):
@@ -55,6 +57,27 @@ class BadLines:
 def not_utf_8(error: UnicodeDecodeError) -> str:
     """Returns the reason in words for a `UnicodeDecodeError`."""
     return f"not UTF-8 (byte {error.object[error.start]:#04x})"
+
+
+def check_is_no_archive(path: str, start: bytes) -> None:
+    """Checks that a file is no web archive: WARC, or WET with extracted text.
+
+    The headers of its records would be read as text.
+
+    Args:
+        path: The file, for the message.
+        start: Its first bytes.
+
+    Raises:
+        BadTextError: If it is one.
+    """
+    if start.startswith(_WARC):
+        raise BadTextError(
+            f"{path}: must hold text. Received: a web archive (WARC or WET), "
+            "whose headers are not text. Write the text of its records as "
+            'lines of JSON, {"text": ...}, e.g. with the package warcio, and '
+            "give --input_format=jsonl."
+        )
 
 
 def refusal(what: str, max_bad_lines: int) -> str:

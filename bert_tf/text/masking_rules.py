@@ -1,6 +1,7 @@
 """Rules for how many tokens masked language modelling predicts, and which."""
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -86,6 +87,24 @@ class Rules:
     def chooses_all(self) -> bool:
         """Whether [CLS] and [SEP] are candidates."""
         return self.masking_rule == "roberta"
+
+    def warnings(self, length: int) -> list[str]:
+        """Returns a warning if P keeps the rate below `masked_lm_prob`.
+
+        Args:
+            length: Tokens of the longest sequences.
+        """
+        # Rounded, as 0.1 * 30 is above 3.
+        needed = math.ceil(round(length * self.masked_lm_prob, 6))
+        # Some rules round down.
+        if self.max_predictions_per_seq >= needed - 1:
+            return []
+        return [
+            f"max_predictions_per_seq={self.max_predictions_per_seq} is "
+            f"{self.max_predictions_per_seq / length:.1%} of {length} tokens: "
+            f"masked_lm_prob={self.masked_lm_prob} needs "
+            f"max_predictions_per_seq={needed}."
+        ]
 
     def num_predictions(self, lengths: "tf.Tensor") -> "tf.Tensor":
         """Returns the largest number of tokens that is chosen per sequence.

@@ -168,7 +168,7 @@ class Teaching:
         """Returns the origin with what the distillation adds to it."""
         losses = self.lesson.losses
         values = self.report_settings() | {
-            "losses": [f"{name}:{losses[name]:g}" for name in losses],
+            "losses": [f"{name}:{losses[name]}" for name in losses],
             "teacher_precision": teacher.dtype_policy.name,
         }
         start = origin.start

@@ -88,6 +88,7 @@ def run(
     start = _with_attention(start, options.attention)
     sources, eval_source = _find_records(options, start, teacher_positions)
     _check_eval_batch_size(options, strategy)
+    dataset = _name_dataset(options, start, sources, eval_source)
     pretraining = _make_model(options, start, strategy, policy, make)
     evaluate = evaluation.make_evaluation(
         pretraining.model,
@@ -102,7 +103,7 @@ def run(
             options, start, pretraining, sources, eval_source, strategy
         )
         training = _Training(
-            options, start, pretraining, sources, state, strategy
+            options, start, pretraining, sources, state, strategy, dataset
         )
         with state.hold(strategies.is_chief(strategy)):
             training.run(compilation, evaluate)
@@ -115,7 +116,7 @@ def run(
     results = evaluate() | {"global_step": step}
     if not strategies.is_chief(strategy):
         return None
-    _write_results(options, start, options.output_dir, results, card)
+    _write_results(start, options.output_dir, results, card, dataset)
     return results
 
 
@@ -160,6 +161,27 @@ def _find_records(options, start, teacher_positions):
         options.eval_input_file,
         "eval_input_file",
     )
+
+
+def _name_dataset(options, start, sources, eval_source):
+    """Returns in words what is evaluated on; warns if the model has seen it."""
+    patterns = options.eval_input_file or options.input_files[-1]
+    name = ", ".join(map(os.path.basename, patterns.split(",")))
+    if not options.do_eval:
+        return name
+    if options.do_train:
+        read = {path for source in sources for path in source.paths}
+        is_seen = not read.isdisjoint(eval_source.paths)
+    else:
+        folder = f"{start.init_checkpoint}/{checkpointing.FOLDER}"
+        is_seen = _identity(eval_source) in settings.records_of(folder)
+    if not is_seen:
+        return name
+    logging.warning(
+        "The evaluation is on records of the training: its results do not "
+        "hold for new text. --eval_input_file names other records."
+    )
+    return f"{name}, which the model was trained on"
 
 
 def _check_eval_batch_size(options, strategy):
@@ -321,10 +343,14 @@ class _Training:
         pretraining: The `Pretraining`.
         sources: The source of each phase.
         state: The new `TrainingState`.
+        dataset: What it is evaluated on, in words.
     """
 
-    def __init__(self, options, start, pretraining, sources, state, strategy):
+    def __init__(
+        self, options, start, pretraining, sources, state, strategy, dataset
+    ):
         self._options, self._start = options, start
+        self._dataset = dataset
         self._pretraining, self._sources = pretraining, sources
         self._state, self._strategy = state, strategy
         self._descriptions = _describe_records(sources)
@@ -386,11 +412,11 @@ class _Training:
         def write(folder):
             self._save_model(folder)
             _write_results(
-                self._options,
                 self._start,
                 folder,
                 results | {"global_step": step},
                 model_folder.read_card(folder),
+                self._dataset,
             )
 
         if best.keep(results["loss"], write):
@@ -533,16 +559,15 @@ def _describe(manifest):
     }
 
 
-def _write_results(options, start, folder, results, card):
+def _write_results(start, folder, results, card, dataset):
     """Writes the results of an evaluation to their file and the model card."""
     # The card first: once the results file exists, a program that was killed
     # does not write the card when it is run again.
-    patterns = options.eval_input_file or options.input_files[-1]
     model_folder.write_results(
         folder,
         card,
         objectives.name_of(start.config),
-        ", ".join(map(os.path.basename, patterns.split(","))),
+        dataset,
         results,
     )
     path = os.path.join(folder, evaluation.RESULTS_FILE)

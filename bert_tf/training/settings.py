@@ -48,6 +48,22 @@ _CONSEQUENCES = (
 )
 
 
+def records_of(folder: str) -> set[str]:
+    """Returns what stands for each set of records that a run has read.
+
+    Args:
+        folder: Path of the run's checkpoints. If it has no settings, there are
+            none.
+    """
+    path = f"{folder}/{_FILE}"
+    entries = files.read_json(path) if files.exists(path) else []
+    return {
+        records
+        for entry in entries
+        for records in entry["settings"].get("records", [])
+    }
+
+
 class RunSettings:
     """The settings of a run, and those that its checkpoints were made with.
 

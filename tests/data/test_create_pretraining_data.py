@@ -1,6 +1,7 @@
 """The program that makes records, as users run it."""
 
 import gzip
+import json
 import re
 
 import pytest
@@ -56,10 +57,12 @@ def test_makes_records_and_says_what_they_are(folder, run_program):
         "--do_whole_word_mask",
     )
     table = table_of(process.stdout)
-    assert table["documents"] == 4
-    assert table["sentences"] == 16
-    assert table["tokens"] == 4 * 18
-    assert table["examples"] >= 4 * 30
+    # The file is named twice, and so read twice.
+    assert table["documents"] == 8
+    assert table["sentences"] == 32
+    assert table["tokens"] == 8 * 18
+    assert table["unknown"] == 0
+    assert table["examples"] >= 8 * 30
     assert 6 < table["mean length"] <= 17
     assert 30 < table["swapped"] < 70
     assert 8 < table["masked"] < 25
@@ -83,6 +86,26 @@ def test_makes_records_and_says_what_they_are(folder, run_program):
     assert found["examples"] == table["examples"]
     assert found["swapped"] == table["swapped"]
     assert process.stdout.count("holds") == 10
+
+
+def test_text_of_another_vocabulary_is_told(folder, run_program):
+    (folder / "text.txt").write_text("A b.\nXyz d.\n\nC. .\n" * 4)
+    process = run_program(
+        PROGRAM, *arguments(folder, input_file=folder / "text.txt")
+    )
+    # Of 9 tokens, one is unknown.
+    assert table_of(process.stdout)["unknown"] == 11.1
+    warning = "Warning: 11.1% of the tokens (4 of 36) are unknown: the vocab"
+    assert warning in process.stdout
+    path = folder / "out" / "manifest-x.tfrecord.json"
+    assert json.loads(path.read_text())["counts"]["unknown_tokens"] == 4
+    process = run_program(
+        "bert_tf.data.inspect_records",
+        f"--input_file={folder}/out/x.tfrecord",
+        f"--vocab_file={folder}/vocab.txt",
+    )
+    assert table_of(process.stdout)["unknown tokens"] > 5
+    assert "are unknown: the vocabulary cannot spell" in process.stdout
 
 
 def test_bad_flags_are_one_line(folder, run_program):

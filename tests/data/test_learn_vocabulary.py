@@ -235,7 +235,7 @@ def test_text_without_lines_is_read_in_blocks(tmp_path, monkeypatch, text):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "the file is empty"),
+        ("", "There is no word in"),
         (" \n\n\t\x07\n", "There is no word in"),
         ("x" * 201, "There is no word of at most 200 characters in .*text"),
     ],

@@ -122,6 +122,21 @@ def test_orders_are_functions_of_seed_and_epoch_from_any_example_on(
         assert first_ids(rest, 10) == whole[start : start + 10]
 
 
+def test_a_file_that_is_named_twice_is_read_twice(folder):
+    twice = pretraining.pretraining_records(
+        f"{folder}/0.tfrecord,{folder}/0.tfrecord,{folder}/1.tfrecord",
+        reference.tiny_config(),
+        WordpieceSpec(reference.vocabulary()),
+        max_seq_length=reference.LENGTH,
+        max_predictions_per_seq=reference.PREDICTIONS,
+    )
+    num_examples = 2 * SIZES[0] + SIZES[1]
+    assert twice.num_examples == num_examples
+    found = first_ids(twice.training_batches(1), num_examples)
+    wanted = [*range(SIZES[0])] * 2 + [*range(SIZES[0], SIZES[0] + SIZES[1])]
+    assert sorted(found) == sorted(wanted)
+
+
 @pytest.mark.parametrize(
     ("kind", "num_shares"),
     [("arrays", None), ("records", 1), ("records", 4)],
@@ -542,6 +557,20 @@ def dynamic_folder(tmp_path_factory):
     arrays[features.NEXT_SENTENCE_LABELS][:, 0] = np.arange(NUM_EXAMPLES) % 2
     write_manifest(folder, arrays, settings=DYNAMIC)
     return folder
+
+
+@pytest.mark.parametrize(("rate", "needed"), [(0.15, None), (0.9, 10)])
+def test_a_rate_that_the_predictions_cannot_reach_is_told(
+    tmp_path, caplog, rate, needed
+):
+    arrays = without_masks(reference.pretraining_arrays(6))
+    write_manifest(
+        tmp_path, arrays, settings=DYNAMIC | {"masked_lm_prob": rate}
+    )
+    make_records(tmp_path)
+    (told,) = caplog.messages or [""]
+    assert told.endswith(f"max_predictions_per_seq={needed}." if needed else "")
+    assert bool(told) == bool(needed)
 
 
 def rows_of(batches, num_batches=None):

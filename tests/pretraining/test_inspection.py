@@ -106,6 +106,7 @@ def test_totals(examples):
         "columns": 10,
         "examples": 1,
         "tokens": 8,
+        "unknown": 0,
         "tokens of B": 4,
         "random pairs": 1,
         "predictions": 2,
@@ -113,6 +114,14 @@ def test_totals(examples):
         "kept": 1,
         "replaced": 0,
     }
+
+
+def test_unknown_tokens_are_those_of_the_text(examples):
+    """Also where a mask hides them, and not where they replace a token."""
+    unknown = VOCABULARY.unk_id
+    examples["input_ids"][0, [4, 5]] = unknown
+    examples["masked_lm_ids"][0, 0] = unknown
+    assert inspection.count(examples, VOCABULARY)["unknown"] == 2
 
 
 def test_table(examples):

@@ -115,6 +115,7 @@ def test_every_rule_holds_and_the_text_is_recovered(
         documents=40,
         sentences=sum(map(len, texts)),
         tokens=sum(len(sum(document, [])) for document in tokens_of(texts)),
+        unknown_tokens=0,
         examples=len(original),
         records=len(original),
         example_tokens=found["input_mask"].sum(),
@@ -598,7 +599,7 @@ def test_paragraphs_that_are_taken_for_sentences_are_told(
     warnings = [
         warning
         for warning in record_set.warnings(counts, settings)
-        if "%" in warning
+        if "%" in warning and "unknown" not in warning
     ]
     assert len(warnings) == (found is not None)
     assert re.search(found or "^$", "".join(warnings))
@@ -653,7 +654,7 @@ def test_an_error_ends_the_hashing_of_other_files(
 
 @pytest.mark.parametrize("rule", ["do_whole_word_mask", "do_ngram_mask", None])
 def test_examples_without_a_prediction_are_told(tmp_path, tokenizer, rule):
-    # Words of 12 tokens, more than the 5 that are masked, and of 1.
+    # Words of 12 tokens, more than the 9 that are masked, and of 1.
     documents = ["abcdefghijkl\nmlkjihgfedcb", "a b c d\ne f g h"]
     text = "\n\n".join(documents[n % 4 == 3] for n in range(40))
     (tmp_path / "a.txt").write_text(text)
@@ -661,7 +662,7 @@ def test_examples_without_a_prediction_are_told(tmp_path, tokenizer, rule):
     def build(name, num_a_row):
         settings = Settings(
             max_seq_length=60,
-            max_predictions_per_seq=5,
+            max_predictions_per_seq=9,
             dupe_factor=1,
             max_sequences_per_row=num_a_row,
             **{rule: True} if rule else {},
@@ -699,6 +700,63 @@ def test_examples_without_a_prediction_are_told(tmp_path, tokenizer, rule):
 
 
 @pytest.mark.parametrize(
+    "length, predictions, told",
+    [
+        (512, 20, "=20 is 3.9% of 512 tokens: .* max_predictions_per_seq=77."),
+        (512, 75, "=75 is 14.6% of 512 tokens: .*max_predictions_per_seq=77."),
+        # ELECTRA's rule rounds down, google-research/bert's examples too.
+        (512, 76, None),
+        (128, 19, None),
+        (128, 20, None),
+        # 0.15 * 20 is a little above 3.
+        (20, 2, None),
+    ],
+)
+def test_fewer_predictions_than_the_rate_are_told(length, predictions, told):
+    settings = Settings(
+        max_seq_length=length, max_predictions_per_seq=predictions
+    )
+    found = record_set.warnings(some_counts(), settings)
+    assert len(found) == (told is not None)
+    assert re.search(told or "^$", "".join(found))
+
+
+def test_unknown_tokens_are_told_from_2_percent_on():
+    few = some_counts(tokens=1000, unknown_tokens=19)
+    assert not record_set.warnings(few, CHEAP)
+    many = some_counts(tokens=1000, unknown_tokens=20)
+    (warning,) = record_set.warnings(many, CHEAP)
+    assert warning.startswith("2.0% of the tokens (20 of 1,000) are unknown: ")
+
+
+def test_manifests_without_a_count_are_still_read(tmp_path, tokenizer):
+    """As those of releases that did not count unknown tokens."""
+    text = write_text(tmp_path / "a.txt", make_documents(10, seed=6))
+    counts = run_local.build(text, f"{tmp_path}/x", tokenizer, CHEAP)
+    path = tmp_path / "manifest-x.json"
+    told = json.loads(path.read_text())
+    del told["counts"]["unknown_tokens"]
+    path.write_text(json.dumps(told))
+    again = run_local.build(text, f"{tmp_path}/x", tokenizer, CHEAP)
+    assert again == counts
+
+
+def some_counts(**numbers):
+    names = [field.name for field in dataclasses.fields(record_set.Counts)]
+    some = dict.fromkeys(("documents", "tokens", "examples"), 9)
+    return record_set.Counts(**(dict.fromkeys(names, 0) | some | numbers))
+
+
+def test_dynamic_masking_needs_one_pass():
+    assert Settings().dupe_factor == 10
+    assert Settings(masking_mode="dynamic").dupe_factor == 1
+    given = Settings(masking_mode="dynamic", dupe_factor=10)
+    assert given.dupe_factor == 10
+    # A changed copy keeps its value.
+    assert dataclasses.replace(given, random_seed=1).dupe_factor == 10
+
+
+@pytest.mark.parametrize(
     "count, number, told",
     [
         ("cut_lines", 1, "1 cut of a line longer than 1 MiB."),
@@ -712,10 +770,7 @@ def test_examples_without_a_prediction_are_told(tmp_path, tokenizer, rule):
     ],
 )
 def test_one_cut_or_document_is_told_in_the_singular(count, number, told):
-    names = [field.name for field in dataclasses.fields(record_set.Counts)]
-    numbers = dict.fromkeys(names, 0) | {"documents": 9, "tokens": 9}
-    counts = record_set.Counts(**(numbers | {"examples": 9, count: number}))
-    (warning,) = record_set.warnings(counts, CHEAP)
+    (warning,) = record_set.warnings(some_counts(**{count: number}), CHEAP)
     assert warning.startswith(told)
 
 

@@ -15,6 +15,8 @@ from bert_tf.pretraining.sources import text_files
 from bert_tf.pretraining.sources.text_files import Part
 from bert_tf.pretraining.sources.text_files import Reader
 from bert_tf.pretraining.sources.text_files import TextFiles
+from bert_tf.text import bad_lines
+from bert_tf.text.learners import wordpiece
 
 
 def write(folder, **contents):
@@ -283,7 +285,13 @@ def test_parts_cover_the_files(tmp_path, monkeypatch):
 def test_input_paths_keep_the_order_of_the_globs(tmp_path):
     paths = write(tmp_path, b2="x", b1="x", a="x")
     globs = f"{tmp_path}/b*.txt, {tmp_path}/a.txt,{tmp_path}/b1.txt,"
-    assert text_files.input_paths(globs) == sorted(paths[:2]) + paths[2:]
+    # The last one is read twice, as by google-research/bert.
+    assert text_files.input_paths(globs) == [
+        paths[1],
+        paths[0],
+        paths[2],
+        paths[1],
+    ]
 
 
 @pytest.mark.parametrize("patterns", ["", " ,", "{folder}/none-*.txt"])
@@ -299,10 +307,37 @@ def test_not_utf8_names_file_and_line(tmp_path, size):
         read(paths, parts=all_parts(paths, size))
 
 
-def test_empty_file_is_refused(tmp_path):
-    paths = write(tmp_path, a="a\n", b="")
+@pytest.mark.parametrize(
+    ("empty", "told"),
+    [
+        ({"b": ""}, "b.txt is empty. Left out."),
+        (
+            {"b": "", "c": "", "d": ""},
+            "b.txt is empty, and 2 more of 4 files. Left out.",
+        ),
+    ],
+)
+def test_empty_files_are_left_out_with_one_warning(
+    tmp_path, caplog, empty, told
+):
+    (path, *others) = write(tmp_path, a="a\n", **empty)
+    assert text_files.input_paths(f"{tmp_path}/*.txt") == [path]
+    assert caplog.messages == [f"{tmp_path}/{told}"]
     with pytest.raises(ValueError, match=r"b\.txt is empty"):
-        text_files.input_paths(",".join(paths))
+        text_files.input_paths(",".join(others))
+
+
+@pytest.mark.parametrize("input_format", text_files.FORMATS)
+def test_web_archives_are_refused(tmp_path, input_format):
+    archive = b"WARC/1.0\r\nWARC-Type: conversion\r\n\r\nText.\r\n"
+    packed = tmp_path / "c.warc.wet.gz"
+    packed.write_bytes(gzip.compress(archive))
+    with pytest.raises(
+        bad_lines.BadTextError, match="gz: must hold text.*--input_format=jsonl"
+    ):
+        read([str(packed)], input_format)
+    with pytest.raises(bad_lines.BadTextError, match="web archive"):
+        list(wordpiece.read_lines([packed]))
 
 
 @pytest.mark.parametrize(

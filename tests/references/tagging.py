@@ -62,9 +62,9 @@ def find_entities(tags):
     entities, start = [], 0
     previous = "O"
     for index, tag in enumerate([*tags, "O"]):
-        # As conlleval has it: what does not continue begins anew.
+        # As seqeval has it: what does not continue begins anew.
         continues = (
-            tag[0] in "IE" and previous[0] in "BI" and tag[2:] == previous[2:]
+            tag[0] in "IEL" and previous[0] in "BI" and tag[2:] == previous[2:]
         )
         if not continues:
             if previous != "O":

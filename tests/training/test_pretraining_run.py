@@ -112,6 +112,36 @@ def test_records_of_many_manifests_are_told_as_one():
     assert told["Tokens"] == "56,789,000"
 
 
+def test_an_evaluation_on_records_of_the_training_says_so(tmp_path, caplog):
+    train, dev, other = (
+        SimpleNamespace(paths=paths, digest=paths[0] * 8)
+        for paths in (("a", "b"), ("b", "c"), ("d",))
+    )
+    start = SimpleNamespace(init_checkpoint=str(tmp_path))
+
+    def name(eval_source, **options):
+        options = {"eval_input_file": None, "input_files": ("x/a,b",)} | options
+        return pretraining_run._name_dataset(
+            SimpleNamespace(**options), start, [train], eval_source
+        )
+
+    told = "a, b, which the model was trained on"
+    given = {"do_eval": True, "eval_input_file": "x/a,b"}
+    assert name(train, do_train=True, do_eval=True) == told
+    # One file is enough.
+    assert name(dev, do_train=True, **given) == told
+    assert len(caplog.messages) == 2
+    assert "--eval_input_file names other records" in caplog.messages[0]
+    assert name(other, do_train=True, **given) == "a, b"
+    # Later, by what the run was begun with.
+    records = [pretraining_run._identity(train)]
+    folder = tmp_path / checkpointing.FOLDER
+    RunSettings(str(folder), {"records": records}).write()
+    assert name(train, do_train=False, do_eval=True) == told
+    assert name(dev, do_train=False, do_eval=True) == "a, b"
+    assert len(caplog.messages) == 3
+
+
 def resumed_state(folder, step, saved=(), **values):
     """Returns what is asked of a training state that was resumed."""
     settings = RunSettings(str(folder), values)
@@ -133,7 +163,6 @@ def test_the_best_models_card_is_written_before_its_results(
             model_type="bert", num_hidden_layers=2, hidden_size=8
         )
     )
-    options = SimpleNamespace(eval_input_file="b", input_files=("a",))
 
     def kill(*args):
         raise KeyboardInterrupt
@@ -141,7 +170,7 @@ def test_the_best_models_card_is_written_before_its_results(
     monkeypatch.setattr(pretraining_run.model_folder, "write_results", kill)
     with pytest.raises(KeyboardInterrupt):
         pretraining_run._write_results(
-            options, start, str(tmp_path), {"loss": 1.0}, "card"
+            start, str(tmp_path), {"loss": 1.0}, "card", "b"
         )
     assert not (tmp_path / "eval_results.txt").exists()
 

@@ -173,10 +173,11 @@ def count(examples: dict, vocabulary: Vocabulary) -> collections.Counter:
 
     Returns:
         A `collections.Counter` of records and their columns, examples, tokens,
-        tokens of segment B (including [SEP]), random pairs and predictions;
-        and of the predictions that became [MASK], stayed, or became another
-        token. In records that break a rule, every positive number in the mask
-        or the segments counts as 1, and only the label 1 as a random pair.
+        unknown tokens, tokens of segment B (including [SEP]), random pairs and
+        predictions; and of the predictions that became [MASK], stayed, or
+        became another token. In records that break a rule, every positive
+        number in the mask or the segments counts as 1, and only the label 1
+        as a random pair.
     """
     examples = with_masks(examples)
     ids = examples[features.INPUT_IDS]
@@ -195,6 +196,8 @@ def count(examples: dict, vocabulary: Vocabulary) -> collections.Counter:
             examples.get(features.FIRST_POSITIONS, np.zeros((len(ids), 1)))
         ),
         "tokens": lengths(examples[features.INPUT_MASK]),
+        "unknown": (restored(examples) == vocabulary.unk_id)
+        & (examples[features.INPUT_MASK] > 0),
         "tokens of B": examples[features.SEGMENT_IDS] > 0,
         "random pairs": examples.get(
             features.NEXT_SENTENCE_LABELS, np.zeros(1, int)

@@ -50,6 +50,10 @@ class Survey:
             ("examples", f"{examples:,}"),
             ("padding", f"{1 - totals['tokens'] / totals['columns']:.1%}"),
             ("mean length", f"{totals['tokens'] / examples:.1f}"),
+            (
+                "unknown tokens",
+                f"{totals['unknown'] / max(1, totals['tokens']):.1%}",
+            ),
             *[("mean length of B", length_of_b)][: special.second_segment],
             (label, f"{totals['random pairs'] / examples:.1%}"),
             ("predictions/example", f"{predictions / examples:.1f}"),

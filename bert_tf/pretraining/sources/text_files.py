@@ -9,6 +9,7 @@ a document. Memory use does not grow with the text.
 import dataclasses
 import html
 import json
+import logging
 import math
 import re
 import reprlib
@@ -34,6 +35,8 @@ _MAX_JSON_BYTES = 64 << 20
 
 # Number of bits of a document's 64-bit key that hold the offset in the file.
 OFFSET_BITS = 44
+
+_logger = logging.getLogger(__name__)
 
 _DOC_START = re.compile(r"<doc\s[^>]*>\s*$", re.ASCII)
 
@@ -65,21 +68,39 @@ def input_paths(patterns: str) -> list[str]:
     """Returns the files that comma-separated globs match, in order.
 
     The order matters, because documents continue into the next file. Globs
-    keep the given order, and the files of each glob are sorted by name.
+    keep the given order, and the files of each glob are sorted by name. A file
+    that two globs match is read twice.
 
     Raises:
-        ValueError: If there is no glob, a glob matches no file, or a file is
-            empty.
+        ValueError: If there is no glob, a glob matches no file, or all files
+            are empty.
     """
     names = [name for name in patterns.split(",") if name.strip()]
-    # Keys of a dictionary: each file once, in order.
-    paths: dict[str, None] = {}
-    for name in names or [""]:
-        paths |= dict.fromkeys(files.expand_globs(name))
-    for path in paths:
-        if not files.size(path):
-            raise ValueError(f"{path} is empty.")
-    return list(paths)
+    paths = [
+        path for name in names or [""] for path in files.expand_globs(name)
+    ]
+    return without_empty(paths)
+
+
+def without_empty(paths: abc.Sequence[str]) -> list[str]:
+    """Returns the files that have text; warns once about those that are empty.
+
+    Raises:
+        ValueError: If all are empty.
+    """
+    found = [path for path in paths if files.size(path)]
+    if not found:
+        raise ValueError(f"{paths[0]} is empty.")
+    if num_empty := len(paths) - len(found):
+        first = next(path for path in paths if path not in found)
+        _logger.warning(
+            "%s is empty%s. Left out.",
+            first,
+            f", and {num_empty - 1} more of {len(paths)} files"
+            if num_empty > 1
+            else "",
+        )
+    return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -287,7 +308,7 @@ class TextFiles:
             rest = b""
             while line := rest + stream.readline(limit - len(rest)):
                 if not offset:
-                    _check_line_ends(self.paths[number], line)
+                    _check_first_line(self.paths[number], line)
                 is_within = is_first and begin < part_end
                 rest = b""
                 reason = None
@@ -378,9 +399,10 @@ class Reader:
             str, which is not blank.
 
         Raises:
-            BadTextError: If a compressed file is damaged, a file's lines end
-                with CR alone, or more than `max_bad_lines` lines are not UTF-8
-                or not in the format. The message names the file and the line.
+            BadTextError: If a compressed file is damaged, a file is a web
+                archive, its lines end with CR alone, or more than
+                `max_bad_lines` lines are not UTF-8 or not in the format. The
+                message names the file and the line.
         """
         document, key, size = None, -1, 0
         for file_number, place, sentence in self._source.sentences(part, self):
@@ -450,11 +472,13 @@ def _is_blank(line):
     return not line.strip()
 
 
-def _check_line_ends(path, line):
-    """Raises `BadTextError` if a file's first line ends with CR alone.
+def _check_first_line(path, line):
+    """Raises `BadTextError` if a file's first line shows that it is no text.
 
-    The whole file would be one line: one sentence, one document.
+    If it ends with CR alone, the whole file would be one line: one sentence,
+    one document.
     """
+    bad_lines.check_is_no_archive(path, line)
     if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
         raise bad_lines.BadTextError(
             f"{path}: lines must end with \\n or \\r\\n. Received: \\r alone, "

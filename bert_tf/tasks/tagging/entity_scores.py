@@ -1,9 +1,13 @@
-"""Precision, recall and F1 of entities, as conlleval counts them.
+"""Precision, recall and F1 of entities, as seqeval counts them.
 
 An entity is found if its first word, its last word and its type are right.
-Entities end with their sentence. The counts equal conlleval's, and those of
-seqeval in its default mode, for tags of every scheme, valid or not. conlleval
-prints its ratios in percent.
+Entities end with their sentence. The counts equal those of seqeval in its
+default mode, for all tags of bio, iob1 and bioes, valid or not. That mode does
+not know bilou, which is counted as bioes with E for L and S for U.
+
+In bio and iob1 the counts also equal those of the Perl script conlleval, which
+prints its ratios in percent. In other schemes it may join two entities of one
+type: to it, B- right after E- begins none, and it does not know S-.
 """
 
 import collections

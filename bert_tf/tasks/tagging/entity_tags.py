@@ -7,6 +7,7 @@ same entities in each scheme:
     bio     B-location  I-location  I-location  O   B-location
     iob1    I-location  I-location  I-location  O   I-location
     bioes   B-location  I-location  E-location  O   S-location
+    bilou   B-location  I-location  L-location  O   U-location
 
 In iob1, the form of CoNLL-2003's files, B- only separates an entity from one of
 the same type right before it.
@@ -20,11 +21,14 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.tasks.tagging.schemes import BILOU
 from bert_tf.tasks.tagging.schemes import BIO
 from bert_tf.tasks.tagging.schemes import BIOES
 from bert_tf.tasks.tagging.schemes import IOB1
 from bert_tf.tasks.tagging.schemes import OUTSIDE
 from bert_tf.tasks.tagging.schemes import SCHEMES
+
+_LETTERS = {letter for letters in SCHEMES.values() for letter in letters}
 
 
 class Entity(NamedTuple):
@@ -38,7 +42,7 @@ class Entity(NamedTuple):
 def is_tag(text: str) -> bool:
     """Returns whether a string is a tag of any scheme."""
     return text == OUTSIDE or (
-        text[:1] in ("B", "I", "E", "S") and text[1:2] == "-" and len(text) > 2
+        text[:1] in _LETTERS and text[1:2] == "-" and len(text) > 2
     )
 
 
@@ -52,9 +56,10 @@ def locate_entities(
 ) -> dict[str, tf.Tensor]:
     """Finds the entities of every row, in TensorFlow's own operations.
 
-    The rule is conlleval's. It is for tags of all schemes, even where they
-    break their scheme: an I- after O, or of another type than the word before,
-    begins an entity. Letters: W words of all rows, E their entities, K labels.
+    The rule is seqeval's in its default mode (see `entity_scores`). It is for
+    tags of all schemes, even where they break their scheme: an I- after O, or
+    of another type than the word before, begins an entity. Letters: W words of
+    all rows, E their entities, K labels.
 
     Args:
         tags: RaggedTensor int32 `[B, (words)]`: indices in `labels`.
@@ -66,7 +71,7 @@ def locate_entities(
         numbers in the row; `entities` int32 `[W]`, the number of each word's
         entity, or -1.
     """
-    may_continue_K = np.array([tag[0] in "IE" for tag in labels], bool)
+    may_continue_K = np.array([tag[0] in "IEL" for tag in labels], bool)
     # After such a tag the next word may continue the entity.
     may_be_continued_K = np.array([tag[0] in "BI" for tag in labels], bool)
     is_entity_K = np.array([tag != OUTSIDE for tag in labels], bool)
@@ -162,19 +167,20 @@ def make_tags(
     entities: Iterable[Entity], num_words: int, scheme: str
 ) -> list[str]:
     """Returns the tags of a sentence in a scheme, a list of `num_words`."""
+    ends = SCHEMES[scheme][2:]
     tags = [OUTSIDE] * num_words
     previous = None
     for entity in entities:
         letters = ["I"] * (entity.limit - entity.start)
-        if scheme == BIOES:
-            letters[-1] = "E"
+        if ends:
+            letters[-1] = ends[0]
         follows = previous is not None and (
             (previous.type, previous.limit) == (entity.type, entity.start)
         )
         if scheme != IOB1 or follows:
             letters[0] = "B"
-        if scheme == BIOES and len(letters) == 1:
-            letters[0] = "S"
+        if ends and len(letters) == 1:
+            letters[0] = ends[1]
         for index, letter in enumerate(letters, start=entity.start):
             tags[index] = f"{letter}-{entity.type}"
         previous = entity
@@ -198,15 +204,17 @@ def breaches(sentences: Sequence[Sequence[str]], scheme: str) -> list[int]:
 def detect_scheme(sentences: Sequence[Sequence[str]]) -> str:
     """Returns the scheme of tagged sentences.
 
-    That is bioes if any tag has E- or S-. Otherwise it is bio or iob1,
-    whichever has fewer breaches; bio if both have equally many.
+    That is bioes if any tag has E- or S-, and bilou if any has L- or U-.
+    Otherwise it is bio or iob1, whichever has fewer breaches; bio if both have
+    equally many.
 
     Args:
         sentences: Lists of tags.
     """
     letters = {tag[0] for tags in sentences for tag in tags}
-    if letters & {"E", "S"}:
-        return BIOES
+    for scheme in (BIOES, BILOU):
+        if letters & {*SCHEMES[scheme][2:]}:
+            return scheme
     return min((BIO, IOB1), key=lambda scheme: len(breaches(sentences, scheme)))
 
 

@@ -37,6 +37,8 @@ _NAMES = {
 _COLUMN_NAMES = "# global.columns ="
 # What test sets such as MultiCoNER's have in place of tags.
 _UNKNOWN = "_"
+# What a tag is, for messages.
+_TAG = "O, or B-, I-, E-, S-, L- or U- with a type"
 # The name of the appended column, in a file whose columns have names.
 _PREDICTED = "predicted"
 
@@ -100,8 +102,8 @@ class TaggingExamples:
         found = entity_tags.breaches(self.by_sentence(self.tags), scheme)
         if found:
             logging.warning(
-                "%s: %s the %s scheme, first in line %d: %s. As in "
-                "conlleval, such a tag begins or ends an entity.",
+                "%s: %s the %s scheme, first in line %d: %s. Such a tag "
+                "begins or ends an entity all the same.",
                 self.path,
                 files.counted(len(found), "tag breaks", "tags break"),
                 scheme,
@@ -395,7 +397,7 @@ class _Layout:
             )
         if not is_row:
             raise ValueError(
-                f"{where} the tag must be O, or B-, I-, E- or S- with a type. "
+                f"{where} the tag must be {_TAG}. "
                 f"Received: {files.shortened(tag)}."
             )
         raise ValueError(f"{where} the word is empty.")
@@ -461,7 +463,7 @@ def _check_tags(where, words, tags, labels):
         )
     for tag in tags:
         if tag not in labels if labels else not entity_tags.is_tag(tag):
-            expected = "O, or B-, I-, E- or S- with a type"
+            expected = _TAG
             if labels:
                 expected = f"one of {class_names.listed(labels)}"
             raise ValueError(

@@ -93,7 +93,7 @@ class TaggingTask(Task):
         ):
             raise ValueError(
                 "`labels` must be a list of different tags: O, and at least "
-                "one of B-, I-, E- or S- with a type. "
+                "one of B-, I-, E-, S-, L- or U- with a type. "
                 f"Received: labels={files.shortened(labels)}."
             )
         object.__setattr__(self, "labels", tuple(labels))

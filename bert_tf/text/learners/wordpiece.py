@@ -69,8 +69,8 @@ def count_words(
         A `collections.Counter`, as from `count_texts`.
 
     Raises:
-        ValueError: If a file is empty, more lines than `max_bad_lines` are not
-            UTF-8 (it names file and line), or no file holds a word.
+        ValueError: If a file is a web archive, more lines than `max_bad_lines`
+            are not UTF-8 (it names file and line), or no file holds a word.
     """
     paths = [*map(str, paths)]
     lines = read_lines(paths, progress, max_bad_lines)
@@ -90,8 +90,8 @@ def read_lines(
         max_bad_lines: As in `count_words`.
 
     Raises:
-        ValueError: If a file is empty, or more lines than `max_bad_lines` are
-            not UTF-8 (it names file and line).
+        ValueError: If a file is a web archive, or more lines than
+            `max_bad_lines` are not UTF-8 (it names file and line).
     """
     bad = bad_lines.BadLines(
         max_bad_lines, lambda path, line: f"{path}, line {line}"
@@ -209,13 +209,14 @@ def _read_blocks(path):
     """
     line = 1
     rest = b""
-    is_empty = True
+    is_first = True
     with contextlib.closing(files.open_bytes(path)) as stream:
         while read := _read(stream, path):
-            if is_empty:
+            if is_first:
+                bad_lines.check_is_no_archive(path, read)
                 # Not text, but byte-level BPE would take it for a character.
                 read = read.removeprefix(codecs.BOM_UTF8)
-            is_empty = False
+            is_first = False
             block = rest + read
             end = (
                 block.rfind(b"\n") + 1
@@ -225,8 +226,6 @@ def _read_blocks(path):
             rest = block[end:]
             yield line, block[:end]
             line += block.count(b"\n", 0, end)
-    if is_empty:
-        raise ValueError(f"{path}: the file is empty.")
     yield line, rest
 
 

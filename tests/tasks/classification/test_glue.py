@@ -381,13 +381,27 @@ def test_last_line_needs_no_end(tmp_path):
     assert len(tsv.read_tsv(path, tsv_file, SCORE.labels)) == 2
 
 
+@pytest.mark.parametrize("end", ["\n", "\n\n\n", "\r\n\r\n", ""])
+def test_empty_lines_at_the_end_are_no_rows(tmp_path, end):
+    path = tmp_path / "train.tsv"
+    path.write_bytes(f"a\tlabel\nx\tno\ny\tyes{end}".encode())
+    tsv_file = tsv.TsvFile(
+        name="train.tsv", text_columns=("a",), label_column="label"
+    )
+    examples = tsv.read_tsv(path, tsv_file, ("no", "yes"))
+    assert examples.texts == (["x", "y"],)
+    assert examples.labels.tolist() == [0, 1]
+    assert tsv.find_labels(path, tsv_file) == ("no", "yes")
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
         ([], "no examples"),
         (["a\tlabel"], "no examples"),
         (["a\tlabel", "x\tno", "y"], "line 3: a row must have 2 columns"),
-        (["a\tlabel", "x\tno", ""], "line 3: a row must have 2 columns"),
+        (["a\tlabel", "", "x\tno"], "line 2: a row must have 2 columns"),
+        (["", "", ""], "no examples"),
         (["a\tlabel", "x\tno\tz"], "line 2: a row must have 2 columns"),
         (["a\tlabel", "x\tNO"], "line 2: the label must be one of no, yes"),
         (["b\tlabel", "x\tno"], "line 1: the header must have a column 'a'"),

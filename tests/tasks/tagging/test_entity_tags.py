@@ -10,6 +10,7 @@ TAGGED = {
     "bio": "B-A I-A B-A O B-B I-B I-B",
     "iob1": "I-A I-A B-A O I-B I-B I-B",
     "bioes": "B-A E-A S-A O B-B I-B E-B",
+    "bilou": "B-A L-A U-A O B-B I-B L-B",
 }
 ENTITIES = [("A", 0, 2), ("A", 2, 3), ("B", 4, 7)]
 
@@ -49,7 +50,7 @@ def test_entities_of_tags_that_follow_no_scheme(tags, entities):
 
 def test_entities_of_many_sentences_are_those_of_plain_loops():
     generator = random.Random(1)
-    tags = ["O", *(f"{letter}-{kind}" for letter in "BIES" for kind in "ab")]
+    tags = ["O", *(f"{letter}-{kind}" for letter in "BIESLU" for kind in "ab")]
     sentences = [
         generator.choices(tags, k=generator.choice((0, 1, 5, 12)))
         for _ in range(200)
@@ -97,6 +98,6 @@ def test_labels_are_all_tags_of_the_types():
     )
 
 
-@pytest.mark.parametrize("text", ["", "o", "B", "B-", "b-A", "L-A", "NN"])
+@pytest.mark.parametrize("text", ["", "o", "B", "B-", "b-A", "X-A", "NN"])
 def test_what_is_no_tag(text):
     assert not entity_tags.is_tag(text)

@@ -17,6 +17,7 @@ from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.tagging import entity_tags
+from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.tasks.tagging import task as tagging
 from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -59,7 +60,7 @@ def test_a_named_column_of_tags_makes_the_first_line_a_header(tmp_path):
     ("change", "message"),
     [
         ({"family": "glue"}, "family='glue'"),
-        ({"scheme": "iob3"}, "`scheme` must be one of bio, iob1, bioes"),
+        ({"scheme": "iob3"}, "`scheme` must be one of bio, iob1, bioes, bilou"),
         ({"labels": ["O", "NN"]}, "`labels` must be"),
         ({"labels": ["O", "B-x", "B-x"]}, "`labels` must be"),
         ({"labels": ["B-x", "I-x"]}, "`labels` must be"),
@@ -108,6 +109,38 @@ def test_loss_of_a_batch_without_words_is_zero():
     labels = np.full([2, 3], tagging.IGNORED, np.int32)
     logits = np.ones([2, 3, 5], np.float32)
     assert np.all(TASK.loss()(labels, logits) == 0)
+
+
+def test_bilou_keeps_its_own_tags(tmp_path):
+    """In a file, in the model folder and in the predictions."""
+    path = tmp_path / "file.conll"
+    path.write_text("a U-x\nb O\n\nc B-y\nd I-y\ne L-y\n")
+    examples = tagging_files.read_columns(path)
+    sentences = examples.by_sentence(examples.tags)
+    scheme = entity_tags.detect_scheme(sentences)
+    labels = entity_tags.make_labels(sentences, scheme)
+    of_x, of_y = ([f"{letter}-{kind}" for letter in "BILU"] for kind in "xy")
+    assert (scheme, labels) == ("bilou", ("O", *of_x, *of_y))
+    assert entity_tags.find_entities(sentences) == [
+        [("x", 0, 1)],
+        [("y", 0, 3)],
+    ]
+    task = TaggingTask(scheme=scheme, labels=labels)
+    folder = tmp_path / "tuned"
+    checkpoints.save(
+        folder,
+        BertTokenClassifier(CONFIG, len(labels)),
+        WordpieceSpec(VOCABULARY),
+        7,
+        task=task.to_dict(),
+        label_names=labels,
+    )
+    assert tagging.tuned_task(folder) == task
+    # As transformers writes it, whose config.json alone names the tags.
+    (folder / "task.json").unlink()
+    assert tagging.tuned_task(folder) == task
+    tagging_files.write_predictions(path, examples, examples.tags)
+    assert path.read_text().startswith("a U-x U-x\nb O O\n")
 
 
 @pytest.mark.parametrize("scheme", entity_tags.SCHEMES)
