@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import inspect
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
 from concurrent import futures
@@ -116,18 +117,13 @@ def load_open(
         tensors.begin(checkpoint.family.table(config, (parts.ENCODER,)))
         model_folder.check_vocabulary(checkpoint.folder, config)
         kwargs = _head_arguments(checkpoint, model_class) | kwargs
-        with without_random_values():
+        with without_random_values() as random_values:
             model = model_class(config, **kwargs)
         coverage = _fill(model, tensors, allow_partial, True)
+    loaded = coverage.names(report.LOADED)
+    random_values.draw([each for each in model.weights if each.path in loaded])
     logging.info("%s", coverage.summary)
     model.coverage_report = coverage
-    weights = {variable.path: variable for variable in model.weights}
-    for path in coverage.names(report.NEW):
-        if path.endswith(_RANDOM):
-            initializer = keras.initializers.TruncatedNormal(
-                stddev=config.initializer_range
-            )
-            weights[path].assign(initializer(weights[path].shape))
     return model
 
 
@@ -198,32 +194,63 @@ def longer_config(
 
 
 @contextlib.contextmanager
-def without_random_values() -> Iterator[None]:
-    """Leaves random variables that are made in the block uninitialised.
+def without_random_values() -> Iterator["RandomValues"]:
+    """Puts off the values of random variables that are made in the block.
 
-    They are about to be filled. Drawing the values of BERT-base would take
+    Most are about to be filled. Drawing the values of BERT-base would take
     several times as long as reading them.
+
+    Yields:
+        The `RandomValues` that were not drawn. They must be drawn for every
+        variable that is not filled otherwise: it holds uninitialised memory.
     """
+    values = RandomValues()
 
     def make(next_creator, **kwargs):
         initial_value = kwargs["initial_value"]
+        owner = None
         if kwargs["name"].endswith(_RANDOM) and callable(initial_value):
             # The function is a closure over Keras's own variable, which knows
             # shape and dtype. Without one, the values are drawn as usual.
-            variable = inspect.getclosurevars(initial_value).nonlocals.get(
-                "self"
+            owner = inspect.getclosurevars(initial_value).nonlocals.get("self")
+        is_put_off = isinstance(owner, keras.Variable)
+        if is_put_off:
+            kwargs["initial_value"] = lambda: tf.raw_ops.Empty(
+                shape=owner.shape, dtype=owner.dtype
             )
-            if isinstance(variable, keras.Variable):
-                kwargs["initial_value"] = lambda: tf.raw_ops.Empty(
-                    shape=variable.shape, dtype=variable.dtype
-                )
         # Outside Keras's name scopes: TensorFlow makes a kernel for each new
         # name, which takes longer than the variable. Keras's paths stay.
         with tf.name_scope(""):
-            return next_creator(**kwargs)
+            variable = next_creator(**kwargs)
+        if is_put_off:
+            values.add(variable, initial_value)
+        return variable
 
     with tf.variable_creator_scope(make):
-        yield
+        yield values
+
+
+class RandomValues:
+    """The values that variables would have had, which were not drawn yet."""
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[tf.Variable, Callable[[], tf.Tensor]]] = []
+
+    def add(
+        self, variable: tf.Variable, initial_value: Callable[[], tf.Tensor]
+    ) -> None:
+        """Puts off the value of a variable."""
+        self._pending.append((variable, initial_value))
+
+    def draw(self, filled: Collection[keras.Variable]) -> None:
+        """Gives every variable its value, except those that were filled.
+
+        The values are those that the variables would have had from the start.
+        """
+        done = {id(variable.value) for variable in filled}
+        for variable, initial_value in self._pending:
+            if id(variable) not in done:
+                variable.assign(initial_value())
 
 
 def _head_arguments(checkpoint, model_class):
