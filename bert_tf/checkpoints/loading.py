@@ -28,6 +28,7 @@ from bert_tf.layers.heads import HiddenLayer
 from bert_tf.models import token_classifier
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.token_classifier import BertTokenClassifier
 
 # Endings of the names of variables that are initialised at random.
@@ -69,8 +70,9 @@ def load(
             the checkpoint's, whose position embeddings are repeated from the
             first on (Beltagy et al. 2020, section 5).
         **kwargs: Arguments of `model_class` other than its configuration.
-            By default a classifier's `num_labels` and the `dropout` of any
-            head, even a new one, come from the checkpoint.
+            By default a classifier's `num_labels`, a pre-trainer's
+            `has_next_sentence_head` and the `dropout` of any head, even a new
+            one, come from the checkpoint.
 
     Returns:
         The model, a `model_class`.
@@ -116,7 +118,7 @@ def load_open(
         # Every model has an encoder: read it while Keras makes the variables.
         tensors.begin(checkpoint.family.table(config, (parts.ENCODER,)))
         model_folder.check_vocabulary(checkpoint.folder, config)
-        kwargs = _head_arguments(checkpoint, model_class) | kwargs
+        kwargs = _head_arguments(checkpoint, config, model_class) | kwargs
         with without_random_values() as random_values:
             model = model_class(config, **kwargs)
         coverage = _fill(model, tensors, allow_partial, True)
@@ -253,8 +255,11 @@ class RandomValues:
                 variable.assign(initial_value())
 
 
-def _head_arguments(checkpoint, model_class):
-    """Returns `num_labels` and `dropout` as the checkpoint has them."""
+def _head_arguments(checkpoint, config, model_class):
+    """Returns the arguments of a model's heads as the checkpoint has them."""
+    if issubclass(model_class, BertPretrainer) and config.is_trained_on_pairs:
+        found = checkpoint.found_parts
+        return {"has_next_sentence_head": parts.NEXT_SENTENCE in found}
     part = _head_of(model_class)
     if part is None:
         return {}
@@ -322,6 +327,13 @@ def _fill(model, tensors, allow_partial, extend_positions, new_parts=()):
     matched = variables.match(model)
     if checkpoint.config is not None:
         _check_architecture(checkpoint, model.config)
+        for part in checkpoint.missing_heads:
+            logging.warning(
+                "%s: has no %s, although its class is %s.",
+                checkpoint.path,
+                parts.NAMES[part],
+                checkpoint.architecture,
+            )
     steps = plan.make(
         checkpoint,
         matched,

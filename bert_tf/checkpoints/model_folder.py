@@ -14,6 +14,7 @@ import contextlib
 import functools
 import json
 import math
+from collections.abc import Collection
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,6 +87,7 @@ def save(
     vectors: sentence_folder.SentenceVectors | None = None,
     optimizer: keras.optimizers.Optimizer | None = None,
     origin: model_card.Origin | None = None,
+    untrained_parts: Collection[str] = (),
 ) -> None:
     """Writes the model folder, whole or not at all.
 
@@ -109,6 +111,8 @@ def save(
         optimizer: None, or the optimizer whose moments and step are saved, so
             that training can continue, in google-research/bert too.
         origin: None, or what the model card says about the training.
+        untrained_parts: Names of heads, from `parts`, that were neither loaded
+            nor trained; they are left out.
 
     Raises:
         ValueError: If the arguments do not fit together, or the folder holds
@@ -116,7 +120,11 @@ def save(
         OSError: E.g. if the disk is full. The folder is then unchanged.
     """
     folder = str(folder).rstrip("/")
-    matched = variables.match(model)
+    matched = {
+        tensor: variable
+        for tensor, variable in variables.match(model).items()
+        if tensor.part not in untrained_parts
+    }
     config = model.config
     dtypes = sorted({str(variable.dtype) for variable in matched.values()})
     if dtypes != ["float32"]:

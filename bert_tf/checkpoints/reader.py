@@ -162,6 +162,16 @@ class Checkpoint:
             }
         )
 
+    @property
+    def missing_heads(self) -> list[str]:
+        """The heads of the checkpoint's class that have no tensors.
+
+        Raises:
+            ValueError: If there is no configuration.
+        """
+        heads = set(self.parts) - {parts.ENCODER, parts.POOLER}
+        return sorted(heads - {*self.found_parts})
+
     def shape_of(self, tensor: Tensor) -> tuple[int, ...] | None:
         """Returns the shape in the files, None if the tensor is not there."""
         name = tensor.name(self.file_format)
