@@ -39,6 +39,7 @@ _HEADS: dict[type[keras.Model], str] = {
     BertTokenClassifier: parts.TOKEN_CLASSIFIER,
     BertMultipleChoice: parts.MULTIPLE_CHOICE,
 }
+_HEAD_PARTS = parts.NAMES.keys() - {parts.ENCODER, parts.POOLER}
 # Two: one waits for the disk while the other transposes.
 _NUM_READERS = 2
 
@@ -124,7 +125,10 @@ def load_open(
         coverage = _fill(model, tensors, allow_partial, True)
     loaded = coverage.names(report.LOADED)
     random_values.draw([each for each in model.weights if each.path in loaded])
-    logging.info("%s", coverage.summary)
+    # New heads are normal, but not an encoder's new pooler.
+    is_whole = not coverage.missing(model, _HEAD_PARTS)
+    level = logging.INFO if is_whole else logging.WARNING
+    logging.log(level, "%s", coverage.summary)
     model.coverage_report = coverage
     return model
 

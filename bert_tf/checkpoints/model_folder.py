@@ -413,7 +413,7 @@ def check_vocabulary(
         The `Vocabulary`, or None.
 
     Raises:
-        ValueError: If its size is not the configuration's, its case is not
+        ValueError: If it has more entries than the configuration, its case is not
             that of tokenizer_config.json, or the kind of tokenizer is not
             supported.
     """
@@ -444,9 +444,10 @@ def check_padding(
 
 
 def _check_entries(config, vocabulary):
-    if len(vocabulary) != config.vocab_size:
+    # The model may have more rows: they are never used.
+    if len(vocabulary) > config.vocab_size:
         raise ValueError(
-            "must have as many entries as the configuration's "
+            "must have at most as many entries as the configuration's "
             f"vocab_size={config.vocab_size}. "
             f"Received: {len(vocabulary)} entries."
         )

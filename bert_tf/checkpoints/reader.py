@@ -24,6 +24,8 @@ from bert_tf.checkpoints.families.family import Tensor
 from bert_tf.config import BertConfig
 
 PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+# What PEFT (LoRA and others) writes beside its adapter_model.safetensors.
+_PEFT_FILE = "adapter_config.json"
 _KERAS_FILE = "tf_model.h5"
 _WEIGHTS = {safetensors_folder.WEIGHTS_FILE, safetensors_folder.INDEX_FILE}
 # What follows the prefix in the names of a TF1 checkpoint's files.
@@ -249,6 +251,14 @@ def _open(path, stack):
     found = set(files.list_folder(path))
     if not _WEIGHTS & found and any(name.endswith(".index") for name in found):
         return _open_google(path)
+    if _PEFT_FILE in found:
+        raise ValueError(
+            f"{path}/{_PEFT_FILE}: belongs to an adapter of PEFT, whose weights "
+            "change those of another model. Merge the two where peft is "
+            'installed: python -c "from peft import AutoPeftModel; '
+            f"AutoPeftModel.from_pretrained('{path}')"
+            ".merge_and_unload().save_pretrained('FOLDER')\""
+        )
     if found & {config_json.CONFIG_FILE, *_WEIGHTS, *PICKLE_FILES}:
         return _open_hugging_face(path, stack, found)
     prefix = _TF1_SUFFIX.sub("", path)
@@ -328,11 +338,13 @@ def _open_hugging_face(folder, stack, found):
     architecture = known[0] if known else None
     if architecture is None:
         _check_no_other_family(folder, family, named)
+        _check_no_own_code(folder, family, values)
     _check_weights(folder, found, architecture)
     container = SafetensorsFolder(folder, stack, family.table_name)
-    container.find_tied(family.tied)
+    if values.get("tie_word_embeddings") is not False:
+        container.find_tied(family.tied)
     _check_not_tensorflow(container, architecture)
-    return Checkpoint(
+    checkpoint = Checkpoint(
         path=folder,
         container=container,
         family=family,
@@ -341,6 +353,13 @@ def _open_hugging_face(folder, stack, found):
         config_values=values,
         architecture=architecture,
     )
+    pooler = family.table(_one_layer(config), (parts.POOLER,))
+    if architecture == family.bare_architecture and all(
+        checkpoint.shape_of(tensor) is None for tensor in pooler
+    ):
+        # transformers' BertModel may be made without a pooler.
+        return dataclasses.replace(checkpoint, parts=(parts.ENCODER,))
+    return checkpoint
 
 
 def _one_layer(config):
@@ -361,6 +380,17 @@ def _check_no_other_family(folder, family, named):
                 f"{', '.join(family.architectures)}. "
                 f"Received: architectures={files.shortened(named)}."
             )
+
+
+def _check_no_own_code(folder, family, values):
+    """Raises `ValueError` for a model that its author's code computes."""
+    if values.get("auto_map"):
+        raise ValueError(
+            f"{folder}/{config_json.CONFIG_FILE}: `auto_map` names code of the "
+            "model's author, which is not run. `architectures` must be one of "
+            f"{', '.join(family.architectures)}. "
+            f"Received: architectures={files.shortened(values.get('architectures'))}."
+        )
 
 
 def _check_weights(folder, found, architecture):

@@ -15,7 +15,7 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 
 # Families whose config.json has the ids of the special tokens.
-_CHECKED_IDS = ("albert", "roberta", "xlm-roberta")
+_CHECKED_IDS = ("albert", "camembert", "roberta", "xlm-roberta")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class StartingPoint:
             than the checkpoint.
 
     Raises:
-        ValueError: If configuration and vocabulary differ in size or padding,
-            or no model of the family can have this configuration.
+        ValueError: If the vocabulary has more entries than the configuration,
+            or another padding, or no model of the family can have this configuration.
     """
 
     init_checkpoint: str | None
@@ -45,9 +45,10 @@ class StartingPoint:
 
     def __post_init__(self):
         num_entries = len(self.tokenizer.vocabulary)
-        if num_entries != self.config.vocab_size:
+        # The model may have more rows: they are never used.
+        if num_entries > self.config.vocab_size:
             raise ValueError(
-                "The vocabulary must have as many entries as the "
+                "The vocabulary must have at most as many entries as the "
                 f"configuration's vocab_size={self.config.vocab_size}. "
                 f"Received: {num_entries} entries."
             )

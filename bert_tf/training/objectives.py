@@ -207,7 +207,12 @@ def _replaced_tokens(options, start, policy):
             f"model_type={config.model_type}."
         )
     generator = _generator_config(options, start)
-    model = ReplacedTokensPretrainer(config, generator, dtype=policy)
+    model = ReplacedTokensPretrainer(
+        config,
+        generator,
+        num_words=len(start.tokenizer.vocabulary),
+        dtype=policy,
+    )
     weight = options.discriminator_weight or _DISCRIMINATOR_WEIGHT
     return Pretraining(
         model=model,

@@ -193,6 +193,8 @@ class SafetensorsFolder:
         try:
             return SafetensorsFile(local, self._stack)
         except (safetensors.SafetensorError, OSError, ValueError) as error:
+            with open(local, "rb") as stream:
+                files.check_no_lfs_pointer(path, stream.read(1 << 10))
             raise ValueError(
                 f"{path}: is truncated or no safetensors file: {error}"
             ) from error
