@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import keras
 import numpy as np
@@ -185,11 +186,13 @@ FIELDS = {
 def toy_tensors(config, num_labels):
     for tensor in bert.FAMILY.tensors(config, num_labels):
         is_kernel = tensor.keras.endswith("kernel")
+        # Files with "gamma" are old ones of Hugging Face's.
+        name = re.sub("gamma$|beta$", r"norm_\g<0>", tensor.keras)
         yield Tensor(
             part=tensor.part,
             keras=tensor.keras,
             shape=tensor.shape,
-            hugging_face=Stored(f"toy.{tensor.keras.replace('/', '.')}"),
+            hugging_face=Stored(f"toy.{name.replace('/', '.')}"),
             google=Stored(
                 f"toy/{tensor.keras}", TRANSPOSE if is_kernel else IDENTITY
             ),

@@ -103,7 +103,9 @@ class FillMask(Servable):
         model = fill_mask.load_open(checkpoint, options.dtype)
         vocabulary = model_folder.read_vocabulary(checkpoint.folder)
         # A folder without one is refused when it is opened.
-        size = model.config.vocab_size if vocabulary is None else len(vocabulary)
+        size = (
+            model.config.vocab_size if vocabulary is None else len(vocabulary)
+        )
         top_k = options.settings["top_k"]
         if top_k > size:
             raise ValueError(
