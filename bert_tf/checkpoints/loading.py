@@ -214,16 +214,16 @@ def without_random_values() -> Iterator["RandomValues"]:
 
     def make(next_creator, **kwargs):
         initial_value = kwargs["initial_value"]
-        owner = None
+        is_put_off = False
         if kwargs["name"].endswith(_RANDOM) and callable(initial_value):
             # The function is a closure over Keras's own variable, which knows
             # shape and dtype. Without one, the values are drawn as usual.
             owner = inspect.getclosurevars(initial_value).nonlocals.get("self")
-        is_put_off = isinstance(owner, keras.Variable)
-        if is_put_off:
-            kwargs["initial_value"] = lambda: tf.raw_ops.Empty(
-                shape=owner.shape, dtype=owner.dtype
-            )
+            if isinstance(owner, keras.Variable):
+                is_put_off = True
+                kwargs["initial_value"] = lambda: tf.raw_ops.Empty(
+                    shape=owner.shape, dtype=owner.dtype
+                )
         # Outside Keras's name scopes: TensorFlow makes a kernel for each new
         # name, which takes longer than the variable. Keras's paths stay.
         with tf.name_scope(""):

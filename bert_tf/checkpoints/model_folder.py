@@ -413,8 +413,8 @@ def check_vocabulary(
         The `Vocabulary`, or None.
 
     Raises:
-        ValueError: If it has more entries than the configuration, its case is not
-            that of tokenizer_config.json, or the kind of tokenizer is not
+        ValueError: If it has more entries than the configuration, its case is
+            not that of tokenizer_config.json, or the kind of tokenizer is not
             supported.
     """
     path = tokenizer_files.vocabulary_path(folder)

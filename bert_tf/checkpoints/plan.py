@@ -9,7 +9,6 @@ from collections.abc import Collection
 
 import numpy as np
 
-from bert_tf.checkpoints import containers
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import report

@@ -253,8 +253,8 @@ def _open(path, stack):
         return _open_google(path)
     if _PEFT_FILE in found:
         raise ValueError(
-            f"{path}/{_PEFT_FILE}: belongs to an adapter of PEFT, whose weights "
-            "change those of another model. Merge the two where peft is "
+            f"{path}/{_PEFT_FILE}: belongs to an adapter of PEFT, which "
+            "changes the weights of another model. Merge the two where peft is "
             'installed: python -c "from peft import AutoPeftModel; '
             f"AutoPeftModel.from_pretrained('{path}')"
             ".merge_and_unload().save_pretrained('FOLDER')\""
@@ -385,11 +385,12 @@ def _check_no_other_family(folder, family, named):
 def _check_no_own_code(folder, family, values):
     """Raises `ValueError` for a model that its author's code computes."""
     if values.get("auto_map"):
+        received = files.shortened(values.get("architectures"))
         raise ValueError(
             f"{folder}/{config_json.CONFIG_FILE}: `auto_map` names code of the "
             "model's author, which is not run. `architectures` must be one of "
             f"{', '.join(family.architectures)}. "
-            f"Received: architectures={files.shortened(values.get('architectures'))}."
+            f"Received: architectures={received}."
         )
 
 

@@ -375,12 +375,10 @@ def pretraining_objective(lesson: Lesson, left_to_right: bool) -> Objective:
     def losses(outputs, batch):
         found = {}
         if lesson.has(lesson_lib.SOFT_TARGETS):
-            each = soft_targets(
-                *_of_the_same_words(
-                    outputs["logits"], outputs["teacher_logits"]
-                ),
-                lesson.temperature,
+            logits, teacher_logits = _of_the_same_words(
+                outputs["logits"], outputs["teacher_logits"]
             )
+            each = soft_targets(logits, teacher_logits, lesson.temperature)
             found["soft_targets_loss"] = ops.sum(soft_weights(batch) * each)
         if lesson.has(lesson_lib.MASKED_LM):
             each = objectives.cross_entropy(

@@ -13,6 +13,7 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints import containers
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import reader
+from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints.containers import tf1_checkpoint
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
@@ -32,8 +33,8 @@ DECODER = "cls.predictions.decoder.weight"
 EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 POINTER = (
     "version https://git-lfs.github.com/spec/v1\n"
-    "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393"
-    "\nsize 12345\n"
+    f"oid sha256:{'0123456789abcdef' * 4}\n"
+    "size 12345\n"
 )
 
 
@@ -327,6 +328,18 @@ def test_rows_beyond_the_vocabulary_are_kept_and_never_answered(tmp_path):
             folder,
             ExportOptions(kind="fill_mask", settings={"top_k": num_rows}),
         )
+
+
+def test_a_vocabulary_of_another_size_is_not_the_model_s(tmp_path, caplog):
+    folder = write(tmp_path / "f", "BertModel")
+    short = tmp_path / "short.txt"
+    short.write_text("\n".join(peer.TOKENS[:-1]) + "\n")
+    with pytest.raises(ValueError, match="as many entries as .*, 17.*with 16"):
+        starting_point.find(folder, vocab_file=str(short))
+    (folder / "vocab.txt").unlink()
+    found = starting_point.find(folder, vocab_file=str(short))
+    assert len(found.tokenizer.vocabulary) == 16
+    assert "has 16 entries, and the model 17 rows" in caplog.text
 
 
 def test_fewer_rows_than_entries_are_refused(tmp_path):

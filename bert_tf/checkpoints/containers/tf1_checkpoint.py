@@ -66,7 +66,9 @@ class Tf1Checkpoint:
                 "checkpoint of TensorFlow 2: the state of a training run. "
                 "Give a model folder."
             )
-        self.shapes, self.slots, self.ignored = {}, {}, {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.slots: dict[str, tuple[int, ...]] = {}
+        self.ignored: dict[str, tuple[int, ...]] = {}
         self._step_dtype = dtypes.get(containers.GLOBAL_STEP)
         for name in sorted(shapes):
             shape = tuple(shapes[name])
