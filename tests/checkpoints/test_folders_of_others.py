@@ -76,8 +76,8 @@ def test_unknown_keys_are_named_once(tmp_path, expected, caplog):
     lines = [line for line in caplog.messages if "nothing reads" in line]
     assert len(lines) == 1
     assert lines[0].endswith(
-        "f/config.json: keys that nothing reads here: adapters, auto_map, "
-        "my_note."
+        "f/config.json: keys that nothing reads here: "
+        "['adapters', 'auto_map', 'my_note']."
     )
 
 

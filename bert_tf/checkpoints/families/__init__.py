@@ -73,7 +73,7 @@ def read_config(
         config = parse_config(values, family)
     unknown = configs.unknown_keys(values, of_config(config).known_keys)
     if unknown:
-        _warn_of_unknown_keys(path, ", ".join(unknown))
+        _warn_of_unknown_keys(path, files.shortened(unknown))
     return config
 
 
