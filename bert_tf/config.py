@@ -12,7 +12,9 @@ from bert_tf import sizes
 
 # Hugging Face's names, by meaning: "gelu" is the exact erf form, "gelu_new"
 # the tanh approximation that Google's files call "gelu".
-ACTIVATIONS = ("gelu", "gelu_new", "linear", "relu", "tanh")
+ACTIVATIONS = (
+    *("gelu", "gelu_new", "linear", "quick_gelu", "relu", "silu", "tanh"),
+)
 
 # Ids and sizes are int32, and other numbers float32.
 _LARGEST_INT = 2**31 - 1
@@ -40,9 +42,10 @@ class BertConfig:
         num_hidden_layers: Number of encoder blocks.
         num_attention_heads: Number of heads; must divide `hidden_size`.
         intermediate_size: Width inside the feed-forward layers.
-        hidden_act: Activation of the feed-forward layers and the masked-LM
-            head, one of `ACTIVATIONS`: "gelu_new" is what Google's BERT
-            computes, "gelu" (exact) what Hugging Face's does.
+        hidden_act: Activation of the feed-forward layers, one of
+            `ACTIVATIONS`: "gelu_new" is what Google's BERT computes, "gelu"
+            (exact) what Hugging Face's does. The masked-LM head has it, too,
+            except in RoBERTa and ELECTRA, where it always has "gelu".
         hidden_dropout_prob: Dropout of embeddings and block outputs, in
             `[0, 1)`.
         attention_probs_dropout_prob: Dropout of the attention probabilities,
@@ -188,6 +191,11 @@ class BertConfig:
     def first_position(self) -> int:
         """Row of the position embeddings for a sequence's first token."""
         return 0 if self.padding_idx is None else self.padding_idx + 1
+
+    @property
+    def masked_lm_act(self) -> str:
+        """Activation of the masked-LM head."""
+        return sizes.MASKED_LM_ACTS.get(self.model_type, self.hidden_act)
 
     @property
     def is_trained_on_pairs(self) -> bool:

@@ -42,6 +42,7 @@ _READ_AHEAD = 1 << 20
 # Most bytes of a text file in a model folder. A vocabulary of half a million
 # entries has 10 MB.
 MAX_FOLDER_TEXT = 1 << 25
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 # A full disk, an exhausted quota, or a file that is too large.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # JSON may escape half of a surrogate pair, which is no character and cannot be
@@ -310,7 +311,8 @@ def read_bytes(path: AnyPath, max_bytes: int | None = None) -> bytes:
 
     Raises:
         ValueError: If there is no such file. With `max_bytes`, also if it is
-            larger, or is a pipe or a device. The message names the path.
+            larger, a pipe, a device or a pointer of Git LFS. The message
+            names the path.
     """
     if not exists(path) or is_folder(path):
         raise ValueError(f"There is no file {path}.")
@@ -334,7 +336,22 @@ def read_bytes(path: AnyPath, max_bytes: int | None = None) -> bytes:
                 raise ValueError(
                     f"{path}: must hold at most {max_bytes:,} bytes."
                 )
+    check_no_lfs_pointer(path, data)
     return bytes(data)
+
+
+def check_no_lfs_pointer(path: AnyPath, data: bytes | bytearray) -> None:
+    """Raises `ValueError` if a file is only Git LFS's note of where it is.
+
+    Args:
+        path: The file.
+        data: Its contents, or how they begin.
+    """
+    if data.startswith(_LFS_POINTER):
+        raise ValueError(
+            f"{path}: is a pointer of Git LFS, not the file itself. Run "
+            "`git lfs pull` in its folder."
+        )
 
 
 def _check_regular(path):

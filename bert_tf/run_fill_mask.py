@@ -73,10 +73,11 @@ def main(_):
     from bert_tf.text import packing
 
     start = starting_point.find(_MODEL_DIR.value)
-    if _TOP_K.value > start.config.vocab_size:
+    size = len(start.tokenizer.vocabulary)
+    if _TOP_K.value > size:
         raise ValueError(
             "--top_k must be at most the size of the vocabulary, "
-            f"{start.config.vocab_size}. Received: --top_k={_TOP_K.value}."
+            f"{size}. Received: --top_k={_TOP_K.value}."
         )
     preprocessor = start.preprocessor(
         _MAX_SEQ_LENGTH.value or start.config.max_position_embeddings

@@ -53,6 +53,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
 }
 FAMILIES["xlm-roberta"] = FAMILIES["roberta"] | {"vocab_size": 250002}
+FAMILIES["camembert"] = FAMILIES["roberta"] | {"vocab_size": 32005}
+# {family: activation of its masked-LM heads, whatever that of the encoder is},
+# as in transformers.
+MASKED_LM_ACTS = dict.fromkeys(
+    ("camembert", "electra", "roberta", "xlm-roberta"), "gelu"
+)
 
 # {name: (family, number of layers, hidden size, other fields)}.
 _NAMED: dict[str, tuple[str, int, int, dict[str, Any]]] = {
@@ -96,6 +102,9 @@ _NAMED: dict[str, tuple[str, int, int, dict[str, Any]]] = {
     "roberta-large": ("roberta", 24, 1024, {}),
     "xlm-roberta-base": ("xlm-roberta", 12, 768, {}),
     "xlm-roberta-large": ("xlm-roberta", 24, 1024, {}),
+    # Martin et al. 2020 (arXiv 1911.03894).
+    "camembert-base": ("camembert", 12, 768, {}),
+    "camembert-large": ("camembert", 24, 1024, {}),
     # Lan et al. 2020 (arXiv 1909.11942), table 1.
     "albert-base": ("albert", 12, 768, {}),
     "albert-large": ("albert", 24, 1024, {}),

@@ -377,3 +377,6 @@ def test_phases_of_the_same_records_read_on_left_to_right(folder, run_program):
     assert "masked_lm_loss" in process.stderr
     assert "next_sentence_loss" not in process.stderr
     assert checkpoints.load(output, BertPretrainer).config.is_decoder
+    # Without labels for pairs, nothing trained that head.
+    config = json.loads((output / "config.json").read_text())
+    assert config["architectures"] == ["BertForMaskedLM"]

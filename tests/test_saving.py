@@ -292,7 +292,7 @@ def test_a_folders_task_is_not_lost(tmp_path):
 def test_somebody_elses_config_json_is_named(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"mine": 1}')
-    with pytest.raises(ValueError, match=f"{path}: Unknown keys .*'mine'"):
+    with pytest.raises(ValueError, match=f"{path}: .* no `vocab_size`"):
         save(tmp_path, *load(serving_models.model_dir("squad")))
     assert read_files(tmp_path) == {"config.json": b'{"mine": 1}'}
 

@@ -91,7 +91,7 @@ def convert(
             config = loading.longer_config(config, max_position_embeddings)
         if hidden_act is not None:
             config = dataclasses.replace(config, hidden_act=hidden_act)
-        its_parts = _parts(checkpoint, file_format)
+        its_parts = _parts(checkpoint, file_format, allow_partial)
         table = family.table(config, its_parts, checkpoint.num_labels or 2)
         steps = plan.make(
             checkpoint, table, config, its_parts, extend_positions=True
@@ -129,11 +129,12 @@ def convert(
     return coverage
 
 
-def _parts(checkpoint, file_format):
+def _parts(checkpoint, file_format, allow_partial):
     """Returns the parts to write: all that were found, or one class's."""
-    if checkpoint.architecture is not None:
-        return checkpoint.parts
     found = set(checkpoint.found_parts)
+    is_whole = found.issuperset(checkpoint.parts)
+    if checkpoint.architecture is not None and (is_whole or not allow_partial):
+        return checkpoint.parts
     # Classifier, token-classifier and multiple-choice heads share one name.
     # With a pooler the head is taken for a classifier's, otherwise for a token
     # classifier's, whose class has no pooler.

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import inspect
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
 from concurrent import futures
@@ -27,6 +28,7 @@ from bert_tf.layers.heads import HiddenLayer
 from bert_tf.models import token_classifier
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.multiple_choice import BertMultipleChoice
+from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.token_classifier import BertTokenClassifier
 
 # Endings of the names of variables that are initialised at random.
@@ -37,6 +39,7 @@ _HEADS: dict[type[keras.Model], str] = {
     BertTokenClassifier: parts.TOKEN_CLASSIFIER,
     BertMultipleChoice: parts.MULTIPLE_CHOICE,
 }
+_HEAD_PARTS = parts.NAMES.keys() - {parts.ENCODER, parts.POOLER}
 # Two: one waits for the disk while the other transposes.
 _NUM_READERS = 2
 
@@ -68,8 +71,9 @@ def load(
             the checkpoint's, whose position embeddings are repeated from the
             first on (Beltagy et al. 2020, section 5).
         **kwargs: Arguments of `model_class` other than its configuration.
-            By default a classifier's `num_labels` and the `dropout` of any
-            head, even a new one, come from the checkpoint.
+            By default a classifier's `num_labels`, a pre-trainer's
+            `has_next_sentence_head` and the `dropout` of any head, even a new
+            one, come from the checkpoint.
 
     Returns:
         The model, a `model_class`.
@@ -115,19 +119,17 @@ def load_open(
         # Every model has an encoder: read it while Keras makes the variables.
         tensors.begin(checkpoint.family.table(config, (parts.ENCODER,)))
         model_folder.check_vocabulary(checkpoint.folder, config)
-        kwargs = _head_arguments(checkpoint, model_class) | kwargs
-        with without_random_values():
+        kwargs = _head_arguments(checkpoint, config, model_class) | kwargs
+        with without_random_values() as random_values:
             model = model_class(config, **kwargs)
         coverage = _fill(model, tensors, allow_partial, True)
-    logging.info("%s", coverage.summary)
+    loaded = coverage.names(report.LOADED)
+    random_values.draw([each for each in model.weights if each.path in loaded])
+    # New heads are normal, but not an encoder's new pooler.
+    is_whole = not coverage.missing(model, _HEAD_PARTS)
+    level = logging.INFO if is_whole else logging.WARNING
+    logging.log(level, "%s", coverage.summary)
     model.coverage_report = coverage
-    weights = {variable.path: variable for variable in model.weights}
-    for path in coverage.names(report.NEW):
-        if path.endswith(_RANDOM):
-            initializer = keras.initializers.TruncatedNormal(
-                stddev=config.initializer_range
-            )
-            weights[path].assign(initializer(weights[path].shape))
     return model
 
 
@@ -198,36 +200,70 @@ def longer_config(
 
 
 @contextlib.contextmanager
-def without_random_values() -> Iterator[None]:
-    """Leaves random variables that are made in the block uninitialised.
+def without_random_values() -> Iterator["RandomValues"]:
+    """Puts off the values of random variables that are made in the block.
 
-    They are about to be filled. Drawing the values of BERT-base would take
+    Most are about to be filled. Drawing the values of BERT-base would take
     several times as long as reading them.
+
+    Yields:
+        The `RandomValues` that were not drawn. They must be drawn for every
+        variable that is not filled otherwise: it holds uninitialised memory.
     """
+    values = RandomValues()
 
     def make(next_creator, **kwargs):
         initial_value = kwargs["initial_value"]
+        is_put_off = False
         if kwargs["name"].endswith(_RANDOM) and callable(initial_value):
             # The function is a closure over Keras's own variable, which knows
             # shape and dtype. Without one, the values are drawn as usual.
-            variable = inspect.getclosurevars(initial_value).nonlocals.get(
-                "self"
-            )
-            if isinstance(variable, keras.Variable):
+            owner = inspect.getclosurevars(initial_value).nonlocals.get("self")
+            if isinstance(owner, keras.Variable):
+                is_put_off = True
                 kwargs["initial_value"] = lambda: tf.raw_ops.Empty(
-                    shape=variable.shape, dtype=variable.dtype
+                    shape=owner.shape, dtype=owner.dtype
                 )
         # Outside Keras's name scopes: TensorFlow makes a kernel for each new
         # name, which takes longer than the variable. Keras's paths stay.
         with tf.name_scope(""):
-            return next_creator(**kwargs)
+            variable = next_creator(**kwargs)
+        if is_put_off:
+            values.add(variable, initial_value)
+        return variable
 
     with tf.variable_creator_scope(make):
-        yield
+        yield values
 
 
-def _head_arguments(checkpoint, model_class):
-    """Returns `num_labels` and `dropout` as the checkpoint has them."""
+class RandomValues:
+    """The values that variables would have had, which were not drawn yet."""
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[tf.Variable, Callable[[], tf.Tensor]]] = []
+
+    def add(
+        self, variable: tf.Variable, initial_value: Callable[[], tf.Tensor]
+    ) -> None:
+        """Puts off the value of a variable."""
+        self._pending.append((variable, initial_value))
+
+    def draw(self, filled: Collection[keras.Variable]) -> None:
+        """Gives every variable its value, except those that were filled.
+
+        The values are those that the variables would have had from the start.
+        """
+        done = {id(variable.value) for variable in filled}
+        for variable, initial_value in self._pending:
+            if id(variable) not in done:
+                variable.assign(initial_value())
+
+
+def _head_arguments(checkpoint, config, model_class):
+    """Returns the arguments of a model's heads as the checkpoint has them."""
+    if issubclass(model_class, BertPretrainer) and config.is_trained_on_pairs:
+        found = checkpoint.found_parts
+        return {"has_next_sentence_head": parts.NEXT_SENTENCE in found}
     part = _head_of(model_class)
     if part is None:
         return {}
@@ -295,6 +331,13 @@ def _fill(model, tensors, allow_partial, extend_positions, new_parts=()):
     matched = variables.match(model)
     if checkpoint.config is not None:
         _check_architecture(checkpoint, model.config)
+        for part in checkpoint.missing_heads:
+            logging.warning(
+                "%s: has no %s, although its class is %s.",
+                checkpoint.path,
+                parts.NAMES[part],
+                checkpoint.architecture,
+            )
     steps = plan.make(
         checkpoint,
         matched,

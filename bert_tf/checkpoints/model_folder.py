@@ -14,6 +14,7 @@ import contextlib
 import functools
 import json
 import math
+from collections.abc import Collection
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,6 +86,7 @@ def save(
     vectors: sentence_folder.SentenceVectors | None = None,
     optimizer: keras.optimizers.Optimizer | None = None,
     origin: model_card.Origin | None = None,
+    untrained_parts: Collection[str] = (),
 ) -> None:
     """Writes the model folder, whole or not at all.
 
@@ -108,6 +110,8 @@ def save(
         optimizer: None, or the optimizer whose moments and step are saved, so
             that training can continue, in google-research/bert too.
         origin: None, or what the model card says about the training.
+        untrained_parts: Names of heads, from `parts`, that were neither loaded
+            nor trained; they are left out.
 
     Raises:
         ValueError: If the arguments do not fit together, or the folder holds
@@ -115,7 +119,11 @@ def save(
         OSError: E.g. if the disk is full. The folder is then unchanged.
     """
     folder = str(folder).rstrip("/")
-    matched = variables.match(model)
+    matched = {
+        tensor: variable
+        for tensor, variable in variables.match(model).items()
+        if tensor.part not in untrained_parts
+    }
     config = model.config
     dtypes = sorted({str(variable.dtype) for variable in matched.values()})
     if dtypes != ["float32"]:
@@ -403,8 +411,8 @@ def check_vocabulary(
         The `Vocabulary`, or None.
 
     Raises:
-        ValueError: If its size is not the configuration's, its case is not
-            that of tokenizer_config.json, or the kind of tokenizer is not
+        ValueError: If it has more entries than the configuration, its case is
+            not that of tokenizer_config.json, or the kind of tokenizer is not
             supported.
     """
     path = tokenizer_files.vocabulary_path(folder)
@@ -433,9 +441,10 @@ def check_padding(
 
 
 def _check_entries(config, vocabulary):
-    if len(vocabulary) != config.vocab_size:
+    # The model may have more rows: they are never used.
+    if len(vocabulary) > config.vocab_size:
         raise ValueError(
-            "must have as many entries as the configuration's "
+            "must have at most as many entries as the configuration's "
             f"vocab_size={config.vocab_size}. "
             f"Received: {len(vocabulary)} entries."
         )

@@ -9,7 +9,6 @@ from collections.abc import Collection
 
 import numpy as np
 
-from bert_tf.checkpoints import containers
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import report
@@ -68,11 +67,12 @@ def make(
         A `Step` for each of the tensors, in order, and for each weight of the
         checkpoint that none of them uses.
     """
-    used, must = set(), set(promised)
+    used, must, wanted = set(), set(promised), set()
     for tensor in tensors:
         name = tensor.name(checkpoint.file_format)
         if tensor.part in new_parts:
             continue
+        wanted.add(tensor.part)
         if checkpoint.has_part(tensor.part):
             used.add(name)
         if name in checkpoint.container.shapes:
@@ -84,7 +84,8 @@ def make(
             else step_of(checkpoint, tensor, extend_positions, must)
             for tensor in tensors
         ),
-        *_left_over(checkpoint, used, config),
+        *_left_over(checkpoint, used, config, wanted),
+        *_missing_decoder(checkpoint, wanted),
     ]
 
 
@@ -166,8 +167,7 @@ def read(checkpoint: Checkpoint, tensor: Tensor, slot: str = "") -> np.ndarray:
 def ignored(name: str, shape: tuple[int, ...]) -> report.CoverageEntry:
     """Returns the report's entry for a tensor that is not a weight."""
     # Told by its name: a look-up would open the optimizer's file.
-    is_slot = name.endswith(containers.SLOTS)
-    note = "the optimizer's" if is_slot else "no weight"
+    note = "the optimizer's" if "/" in name else "no weight"
     return report.CoverageEntry(report.LEFT_OVER, name, shape, note)
 
 
@@ -180,7 +180,7 @@ def _can_extend(tensor, found, wanted):
     )
 
 
-def _left_over(checkpoint, used, config):
+def _left_over(checkpoint, used, config, wanted):
     # Heads that share a name are told apart by the checkpoint's class. Without
     # a class they are taken for a classifier's.
     known = {
@@ -193,7 +193,7 @@ def _left_over(checkpoint, used, config):
             ),
         )
     }
-    others = checkpoint.family.other_nets
+    others, tied = checkpoint.family.other_nets, checkpoint.family.tied
     for name, shape in checkpoint.container.shapes.items():
         if name in used:
             continue
@@ -206,26 +206,57 @@ def _left_over(checkpoint, used, config):
                 for start in others
                 if name.startswith(start)
             )
-        elif _is_tied(checkpoint, name):
-            note = f"the same as {checkpoint.family.tied[name]}"
+        elif name in tied and parts.MASKED_LM not in wanted:
+            note = f"{parts.MASKED_LM}: not in the model"
+        elif name in tied and _is_tied(checkpoint, name):
+            note = f"the same as {tied[name]}"
+        elif name in tied:
+            note = "of an untied decoder"
+            problem = (
+                f"{checkpoint.container.file_of(name)}: the tensor {name} "
+                f"must equal {tied[name]}: a masked-LM head with an untied "
+                "decoder is not supported, but the encoder without it is."
+            )
         else:
             note = "of no model with this configuration"
             problem = (
                 f"{checkpoint.container.file_of(name)}: the tensor {name} "
                 f"{list(shape)} has no place in the model."
             )
-        part = known.get(name, "")
+        part = parts.MASKED_LM if name in tied else known.get(name, "")
         yield Step(None, name, shape, report.LEFT_OVER, note, part, problem)
+
+
+def _missing_decoder(checkpoint, wanted):
+    """Yields a step if the masked-LM head's own decoder should be there."""
+    is_untied = checkpoint.config_values.get("tie_word_embeddings") is False
+    if not is_untied or parts.MASKED_LM not in wanted:
+        return
+    for name, original in checkpoint.family.tied.items():
+        if (
+            original.endswith("word_embeddings.weight")
+            and name not in checkpoint.container.shapes
+        ):
+            note = "the untied decoder is missing"
+            problem = (
+                f"{checkpoint.container.weights_path}: the tensor {name} is "
+                "missing, the untied decoder that `tie_word_embeddings` of "
+                "config.json, false, announces."
+            )
+            yield Step(
+                *(None, name, (), report.LEFT_OVER, note),
+                *(parts.MASKED_LM, problem),
+            )
 
 
 def _is_tied(checkpoint, name):
     """Whether a tensor is the second copy of one that the table names.
 
     BERT's masked-LM head uses the word embeddings as weights; some files hold
-    them twice. If the two differ, the model is not a BERT.
+    them twice.
     """
     container = checkpoint.container
-    original = checkpoint.family.tied.get(name)
+    original = checkpoint.family.tied[name]
     if container.shapes[name] != container.shapes.get(original):
         return False
     return np.array_equal(container.read(name), container.read(original))

@@ -23,6 +23,8 @@ from bert_tf.checkpoints.families.family import Family
 from bert_tf.checkpoints.families.family import Tensor
 from bert_tf.config import BertConfig
 
+# What PEFT (LoRA and others) writes beside its adapter_model.safetensors.
+_PEFT_FILE = "adapter_config.json"
 _KERAS_FILE = "tf_model.h5"
 _WEIGHTS = {*hugging_face_folder.WEIGHTS_FILES}
 # What follows the prefix in the names of a TF1 checkpoint's files.
@@ -161,6 +163,16 @@ class Checkpoint:
             }
         )
 
+    @property
+    def missing_heads(self) -> list[str]:
+        """The heads of the checkpoint's class that have no tensors.
+
+        Raises:
+            ValueError: If there is no configuration.
+        """
+        heads = set(self.parts) - {parts.ENCODER, parts.POOLER}
+        return sorted(heads - {*self.found_parts})
+
     def shape_of(self, tensor: Tensor) -> tuple[int, ...] | None:
         """Returns the shape in the files, None if the tensor is not there."""
         name = tensor.name(self.file_format)
@@ -239,6 +251,14 @@ def _open(path, stack):
     has_google = any(name.endswith(".index") for name in found)
     if has_google and not _has_hugging_face(found):
         return _open_google(path)
+    if _PEFT_FILE in found:
+        raise ValueError(
+            f"{path}/{_PEFT_FILE}: belongs to an adapter of PEFT, which "
+            "changes the weights of another model. Merge the two where peft is "
+            'installed: python -c "from peft import AutoPeftModel; '
+            f"AutoPeftModel.from_pretrained('{path}')"
+            ".merge_and_unload().save_pretrained('FOLDER')\""
+        )
     if found & {config_json.CONFIG_FILE, *_WEIGHTS}:
         return _open_hugging_face(path, stack, found)
     prefix = _TF1_SUFFIX.sub("", path)
@@ -330,11 +350,13 @@ def _open_hugging_face(folder, stack, found):
     architecture = known[0] if known else None
     if architecture is None:
         _check_no_other_family(folder, family, named)
+        _check_no_own_code(folder, family, values)
     _check_weights(folder, found, architecture)
     container = HuggingFaceFolder(folder, stack, family.table_name)
-    container.find_tied(family.tied)
+    if values.get("tie_word_embeddings") is not False:
+        container.find_tied(family.tied)
     _check_not_tensorflow(container, architecture)
-    return Checkpoint(
+    checkpoint = Checkpoint(
         path=folder,
         container=container,
         family=family,
@@ -343,6 +365,13 @@ def _open_hugging_face(folder, stack, found):
         config_values=values,
         architecture=architecture,
     )
+    pooler = family.table(_one_layer(config), (parts.POOLER,))
+    if architecture == family.bare_architecture and all(
+        checkpoint.shape_of(tensor) is None for tensor in pooler
+    ):
+        # transformers' BertModel may be made without a pooler.
+        return dataclasses.replace(checkpoint, parts=(parts.ENCODER,))
+    return checkpoint
 
 
 def _one_layer(config):
@@ -363,6 +392,18 @@ def _check_no_other_family(folder, family, named):
                 f"{', '.join(family.architectures)}. "
                 f"Received: architectures={files.shortened(named)}."
             )
+
+
+def _check_no_own_code(folder, family, values):
+    """Raises `ValueError` for a model that its author's code computes."""
+    if values.get("auto_map"):
+        received = files.shortened(values.get("architectures"))
+        raise ValueError(
+            f"{folder}/{config_json.CONFIG_FILE}: `auto_map` names code of the "
+            "model's author, which is not run. `architectures` must be one of "
+            f"{', '.join(family.architectures)}. "
+            f"Received: architectures={received}."
+        )
 
 
 def _check_weights(folder, found, architecture):

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from absl import logging
+
 from bert_tf import files
 from bert_tf import sizes
 from bert_tf.checkpoints import families
@@ -15,7 +17,7 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 
 # Families whose config.json has the ids of the special tokens.
-_CHECKED_IDS = ("albert", "roberta", "xlm-roberta")
+_CHECKED_IDS = ("albert", "camembert", "roberta", "xlm-roberta")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,8 +35,9 @@ class StartingPoint:
             than the checkpoint.
 
     Raises:
-        ValueError: If configuration and vocabulary differ in size or padding,
-            or no model of the family can have this configuration.
+        ValueError: If the vocabulary has more entries than the configuration,
+            or another padding, or no model of the family can have this
+            configuration.
     """
 
     init_checkpoint: str | None
@@ -45,9 +48,10 @@ class StartingPoint:
 
     def __post_init__(self):
         num_entries = len(self.tokenizer.vocabulary)
-        if num_entries != self.config.vocab_size:
+        # The model may have more rows: they are never used.
+        if num_entries > self.config.vocab_size:
             raise ValueError(
-                "The vocabulary must have as many entries as the "
+                "The vocabulary must have at most as many entries as the "
                 f"configuration's vocab_size={self.config.vocab_size}. "
                 f"Received: {num_entries} entries."
             )
@@ -123,6 +127,8 @@ def find(
     if bert_config_file is not None:
         config = read_config(bert_config_file, tokenizer.vocabulary)
     assert config is not None
+    if folder is not None and vocab_file is not None:
+        _check_num_entries(folder, vocab_file, config, tokenizer.vocabulary)
     if max_position_embeddings is not None:
         config = loading.longer_config(config, max_position_embeddings)
     return StartingPoint(
@@ -199,6 +205,26 @@ def _find_tokenizer(
             f"in {folder}."
         )
     return tokenizer
+
+
+def _check_num_entries(folder, vocab_file, config, vocabulary):
+    """Checks that a vocabulary from elsewhere may be the checkpoint's."""
+    num_entries = len(vocabulary)
+    own = tokenizer_files.read_vocabulary(folder)
+    if own is not None and len(own) != num_entries:
+        raise ValueError(
+            f"`vocab_file` must have as many entries as {own.path}, "
+            f"{len(own)}. Received: vocab_file={vocab_file}, with "
+            f"{num_entries}."
+        )
+    if own is None and num_entries < config.vocab_size:
+        logging.warning(
+            "%s: has %d entries, and the model %d rows. Is it the model's "
+            "vocabulary?",
+            vocab_file,
+            num_entries,
+            config.vocab_size,
+        )
 
 
 def _check_special_ids(init_checkpoint, config_values, vocabulary):

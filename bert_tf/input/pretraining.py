@@ -104,7 +104,7 @@ def pretraining_records(
         {
             "max_seq_length": length,
             "max_predictions_per_seq": num_predictions,
-            "vocab_size": config.vocab_size,
+            "vocab_size": len(tokenizer.vocabulary),
             "do_lower_case": tokenizer.do_lower_case,
             "tokenizer": tokenizer_files.describe(tokenizer),
         },

@@ -57,7 +57,10 @@ _FUNCTIONS = {
     "gelu": lambda x: ops.gelu(x, approximate=False),
     "gelu_new": lambda x: ops.gelu(x, approximate=True),
     "linear": lambda x: x,
+    "quick_gelu": lambda x: x * ops.sigmoid(x * 1.702),
     "relu": ops.relu,
+    # Not `ops.silu`, which has a custom gradient in TensorFlow.
+    "silu": lambda x: x * ops.sigmoid(x),
     "tanh": ops.tanh,
 }
 # Forms with derivatives, for training. Elsewhere the plain forms are used:
@@ -73,7 +76,8 @@ def apply_activation(
 
     "gelu" is x * Phi(x) with the exact erf form, "gelu_new" its tanh
     approximation (Hendrycks and Gimpel 2016, section 2), which is what
-    Google's BERT computes. With `training` the gradient is cheaper. The
+    Google's BERT computes, "quick_gelu" another one, x * sigmoid(1.702 x), and
+    "silu" is x * sigmoid(x). With `training` the gradient is cheaper. The
     outputs are the same up to rounding, which far below 0 reaches 1e-7 |x|.
     """
     if training and name in _IN_TRAINING:

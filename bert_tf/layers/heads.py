@@ -109,7 +109,7 @@ class MaskedLMHead(ConfiguredLayer):
         batch_size, num_predictions, hidden_size = ops.shape(x_BPD)
         # TensorFlow fuses the product of two matrices with the bias.
         x_ND = ops.reshape(x_BPD, (-1, hidden_size))
-        x_ND = apply_activation(self.config.hidden_act, self.transform(x_ND))
+        x_ND = apply_activation(self.config.masked_lm_act, self.transform(x_ND))
         x_ND = self.layer_norm(x_ND)
         logits_NV = _score_words(
             x_ND, word_embeddings, self.output_bias, training

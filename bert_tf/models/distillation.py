@@ -46,6 +46,12 @@ _LEAST_SQUARES = 1e-14
 _LOWEST_SCORE = -100.0
 
 
+def _of_the_same_words(logits, teacher_logits):
+    """Returns both without the rows beyond the vocabulary that one has more."""
+    size = min(logits.shape[-1], teacher_logits.shape[-1])
+    return logits[..., :size], teacher_logits[..., :size]
+
+
 def soft_targets(
     logits: Tensor, teacher_logits: Tensor, temperature: float
 ) -> Tensor:
@@ -369,11 +375,10 @@ def pretraining_objective(lesson: Lesson, left_to_right: bool) -> Objective:
     def losses(outputs, batch):
         found = {}
         if lesson.has(lesson_lib.SOFT_TARGETS):
-            each = soft_targets(
-                outputs["logits"],
-                outputs["teacher_logits"],
-                lesson.temperature,
+            logits, teacher_logits = _of_the_same_words(
+                outputs["logits"], outputs["teacher_logits"]
             )
+            each = soft_targets(logits, teacher_logits, lesson.temperature)
             found["soft_targets_loss"] = ops.sum(soft_weights(batch) * each)
         if lesson.has(lesson_lib.MASKED_LM):
             each = objectives.cross_entropy(

@@ -20,13 +20,16 @@ class BertPretrainer(EncoderModel):
 
     Args:
         config: A `BertConfig`.
+        has_next_sentence_head: Whether there is the second head, if the family
+            has it. A model loaded from a checkpoint has it if the checkpoint
+            does. Without it the pooler is neither used nor trained.
 
     Call arguments:
         inputs: `BertEncoder`'s, and `masked_lm_positions` int32 `[B, P]`.
 
     Returns:
         A dictionary of float32 logits: `masked_lm_logits`
-        `[B, P, vocab_size]` and, if the family has that head,
+        `[B, P, vocab_size]` and, if the model has that head,
         `next_sentence_logits` `[B, 2]`, or `[B, S, 2]` if `first_positions`
         were given.
 
@@ -51,12 +54,21 @@ class BertPretrainer(EncoderModel):
     replaces_pooler = True
     export_inputs = (*features.MODEL_INPUTS, features.MASKED_LM_POSITIONS)
 
-    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        config: AnyConfig,
+        has_next_sentence_head: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         self.masked_lm_head = MaskedLMHead(
             self.config, dtype=self.dtype_policy, name="masked_lm"
         )
-        if self.config.is_trained_on_pairs:
+        self.has_next_sentence_head = has_next_sentence_head
+        self.next_sentence_head = None
+        if not has_next_sentence_head:
+            self.encoder.pooler.leave_out()
+        elif self.config.is_trained_on_pairs:
             self.next_sentence_head = self.make_head(2, "next_sentence")
         self.build()
 
@@ -64,7 +76,7 @@ class BertPretrainer(EncoderModel):
         if self.built:
             return
         self.masked_lm_head.build((None, None, self.config.hidden_size))
-        if self.config.is_trained_on_pairs:
+        if self.next_sentence_head is not None:
             self.next_sentence_head.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=None):
@@ -95,8 +107,13 @@ class BertPretrainer(EncoderModel):
                 predicted, None, self.encoder.embeddings.word_embeddings
             )
         }
-        if self.config.is_trained_on_pairs:
+        if self.next_sentence_head is not None:
             logits["next_sentence_logits"] = self.next_sentence_head(
                 pooled, training=training
             )
         return logits
+
+    def get_config(self):
+        return super().get_config() | {
+            "has_next_sentence_head": self.has_next_sentence_head
+        }

@@ -67,6 +67,9 @@ class ReplacedTokensPretrainer(ConfiguredModel):
         config: The discriminator's `BertConfig`.
         generator: The generator's `BertConfig`. Its embeddings must have the
             same width; it may differ in any other size.
+        num_words: How many of the words may replace a mask: the first ones.
+            None for all; a model may have more rows than its vocabulary has
+            entries.
 
     Call arguments:
         inputs: `BertEncoder`'s; `masked_lm_positions`, `masked_lm_ids` int32
@@ -87,12 +90,17 @@ class ReplacedTokensPretrainer(ConfiguredModel):
     """
 
     def __init__(
-        self, config: AnyConfig, generator: AnyConfig, **kwargs: Any
+        self,
+        config: AnyConfig,
+        generator: AnyConfig,
+        num_words: int | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
         if not isinstance(generator, BertConfig):
             generator = from_dict(generator)
         self.generator_config = generator
+        self.num_words = num_words
         for name in (
             "vocab_size",
             "max_position_embeddings",
@@ -127,7 +135,8 @@ class ReplacedTokensPretrainer(ConfiguredModel):
             "masked_lm_logits"
         ]
         sampled_BP = sample_classes(
-            logits_BPV, inputs[features.REPLACEMENT_DRAWS]
+            logits_BPV[..., : self.num_words],
+            inputs[features.REPLACEMENT_DRAWS],
         )
         input_ids, replaced = replace_tokens(inputs, sampled_BP)
         return {
@@ -140,7 +149,8 @@ class ReplacedTokensPretrainer(ConfiguredModel):
 
     def get_config(self):
         return super().get_config() | {
-            "generator": self.generator_config.to_dict()
+            "generator": self.generator_config.to_dict(),
+            "num_words": self.num_words,
         }
 
 

@@ -140,7 +140,7 @@ class PlaygroundModel:
             "num_parameters": self._servable.model.count_params(),
             "num_layers": self._config.num_hidden_layers,
             "num_heads": self._config.num_attention_heads,
-            "vocab_size": self._config.vocab_size,
+            "vocab_size": len(self._preprocessor.vocabulary),
             "tokenizer": spec.tokenizer_class,
             "mask_token": self.mask_token,
             "max_seq_length": self._reader.max_seq_length,

@@ -174,8 +174,9 @@ def predict(
         training: Whether dropout is applied.
 
     Returns:
-        A pair: float32 `[B, M, V]`, where M is the largest number of masks in
-        a row and at least 1, and int32 `[B]`, how many there are in each.
+        A pair: float32 `[B, M, V]`, where V is the number of entries and M the
+        largest number of masks in a row and at least 1, and int32 `[B]`, how
+        many there are in each.
     """
     is_mask_BL = find_masks(inputs, vocabulary)
     num_masks_B = tf.reduce_sum(tf.cast(is_mask_BL, tf.int32), axis=1)
@@ -191,7 +192,21 @@ def predict(
         positions_BM,
         model.encoder.embeddings.word_embeddings,
     )
-    return tf.nn.softmax(logits_BMV), num_masks_B
+    return probabilities_of(logits_BMV, vocabulary), num_masks_B
+
+
+def probabilities_of(logits: tf.Tensor, vocabulary: Vocabulary) -> tf.Tensor:
+    """Returns the probabilities of the vocabulary's entries.
+
+    Args:
+        logits: float32 `[..., vocab_size of the model]`.
+        vocabulary: The `Vocabulary`. A model may have more rows than it has
+            entries; as in transformers, they share in the softmax.
+
+    Returns:
+        float32 `[..., number of entries]`.
+    """
+    return tf.nn.softmax(logits)[..., : len(vocabulary)]
 
 
 def decode(

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,6 +57,8 @@ class Pretraining:
             to leave them as they were initialised.
         of_origin: Takes the general `Origin` for the model card and returns
             that of this training.
+        has_next_sentence_loss: Whether the next-sentence head is trained where
+            the records have labels for it.
     """
 
     model: keras.Model
@@ -68,6 +71,7 @@ class Pretraining:
     of_origin: Callable[[model_card.Origin], model_card.Origin] = (
         lambda origin: origin
     )
+    has_next_sentence_loss: bool = False
 
     def rematerialize(self) -> None:
         """Makes training forget and recompute the blocks' activations."""
@@ -107,9 +111,18 @@ class Pretraining:
         return sorted(new & {parts.MASKED_LM, parts.DISCRIMINATOR})
 
     def save(
-        self, folder: str, start: StartingPoint, origin: model_card.Origin
+        self,
+        folder: str,
+        start: StartingPoint,
+        origin: model_card.Origin,
+        untrained_parts: Collection[str] = (),
     ) -> None:
-        """Writes the model folders, each completely or not at all."""
+        """Writes the model folders, each completely or not at all.
+
+        Args:
+            folder, origin, untrained_parts: As in `checkpoints.save`.
+            start: The `StartingPoint` of the run.
+        """
         origin = self.of_origin(origin)
         for name, model in self.saved.items():
             checkpoints.save(
@@ -118,6 +131,7 @@ class Pretraining:
                 start.tokenizer,
                 start.config.max_position_embeddings,
                 origin=dataclasses.replace(origin, name=name_of(model.config)),
+                untrained_parts=untrained_parts,
             )
 
 
@@ -169,6 +183,7 @@ def make(
             flops_per_example=lambda length, num_predictions: flops_per_example(
                 length, 2 * num_predictions
             ),
+            has_next_sentence_loss=True,
         )
     pretrainer = BertPretrainer(config, dtype=policy)
     return Pretraining(
@@ -178,6 +193,7 @@ def make(
         description={},
         settings={},
         flops_per_example=flops_per_example,
+        has_next_sentence_loss=True,
     )
 
 
@@ -191,7 +207,12 @@ def _replaced_tokens(options, start, policy):
             f"model_type={config.model_type}."
         )
     generator = _generator_config(options, start)
-    model = ReplacedTokensPretrainer(config, generator, dtype=policy)
+    model = ReplacedTokensPretrainer(
+        config,
+        generator,
+        num_words=len(start.tokenizer.vocabulary),
+        dtype=policy,
+    )
     weight = options.discriminator_weight or _DISCRIMINATOR_WEIGHT
     return Pretraining(
         model=model,

@@ -19,6 +19,8 @@ from bert_tf import files
 from bert_tf import manifest as manifest_lib
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import parts
+from bert_tf.checkpoints import reader
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.input import pretraining
 from bert_tf.input.record_source import RecordSource
@@ -335,6 +337,26 @@ def _identity(source):
     return f"{len(source.paths)} files ({source.digest[:8]})"
 
 
+def _untrained_parts(start, pretraining, sources):
+    """Returns the heads that the run neither trains nor loads."""
+    if pretraining.has_next_sentence_loss and any(
+        features.NEXT_SENTENCE_LABELS in source.spec for source in sources
+    ):
+        return ()
+    if pretraining.begin is not None:
+        # A student that began with its teacher's layers has its head, too.
+        return ()
+    if start.init_checkpoint is not None:
+        with reader.open_checkpoint(
+            start.init_checkpoint, start.allow_partial
+        ) as checkpoint:
+            if checkpoint.config is None or (
+                parts.NEXT_SENTENCE in checkpoint.found_parts
+            ):
+                return ()
+    return (parts.NEXT_SENTENCE,)
+
+
 class _Training:
     """The training of a run, and the model folders that it writes.
 
@@ -354,6 +376,7 @@ class _Training:
         self._pretraining, self._sources = pretraining, sources
         self._state, self._strategy = state, strategy
         self._descriptions = _describe_records(sources)
+        self._untrained_parts = _untrained_parts(start, pretraining, sources)
         self._is_resumed = False
 
     def run(self, compilation, evaluate):
@@ -396,7 +419,9 @@ class _Training:
             self._descriptions,
             self._is_resumed,
         )
-        self._pretraining.save(folder, self._start, origin)
+        self._pretraining.save(
+            folder, self._start, origin, self._untrained_parts
+        )
 
     def _keep_best(self, best, evaluate):
         """Evaluates, and keeps the model if its loss is the best so far."""

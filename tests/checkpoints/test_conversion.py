@@ -128,6 +128,30 @@ def test_partial_conversion_says_what_is_missing(tmp_path):
     assert not {*names} & {*converted}
 
 
+@pytest.mark.parametrize(
+    "architecture, dropped, expected",
+    [
+        ("BertForPreTraining", "cls.seq_relationship.", "BertForMaskedLM"),
+        ("BertForPreTraining", "cls.predictions.", "NextSentencePrediction"),
+        ("BertForTokenClassification", "classifier.", "BertModel"),
+    ],
+)
+def test_partial_conversion_names_the_class_that_is_there(
+    tmp_path, architecture, dropped, expected
+):
+    tensors = {
+        name: array
+        for name, array in peer.tensors(architecture).items()
+        if not name.startswith(dropped)
+    }
+    peer.write_folder(tmp_path / "a", architecture, tensors)
+    with pytest.raises(ValueError, match=f"tensor {dropped}.*is missing"):
+        convert(tmp_path / "a", tmp_path / "b", "bert_tf")
+    convert(tmp_path / "a", tmp_path / "b", "bert_tf", allow_partial=True)
+    config = json.loads((tmp_path / "b/config.json").read_text())
+    assert config["architectures"][0].endswith(expected)
+
+
 SENTENCE_FILES = [
     "modules.json",
     "sentence_bert_config.json",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import keras
 import numpy as np
@@ -116,7 +117,6 @@ def test_left_to_right_is_told_in_hugging_face_s_word():
 @pytest.mark.parametrize(
     "values, message",
     [
-        ({"vocab_sise": 9}, "Unknown keys.*vocab_sise"),
         ({"hidden_size": 8}, "no `vocab_size`"),
         ({"vocab_size": 9, "model_type": "xlnet"}, "model_type='xlnet'"),
         (
@@ -126,6 +126,29 @@ def test_left_to_right_is_told_in_hugging_face_s_word():
         (
             {"vocab_size": 9, "position_embedding_type": "relative_key"},
             "position_embedding_type='relative_key'",
+        ),
+        *(
+            ({"vocab_size": 9, "model_type": "roberta"} | changed, key)
+            for key, changed in (
+                ("quantization_config", {"quantization_config": {"bits": 4}}),
+                ("per_layer_config", {"per_layer_config": {"0": {}}}),
+                ("pruned_heads", {"pruned_heads": {"0": [1]}}),
+                ("scale_embedding", {"scale_embedding": True}),
+                ("add_cross_attention", {"add_cross_attention": True}),
+            )
+        ),
+        (
+            {"vocab_size": 9, "model_type": "albert", "is_decoder": True},
+            "is_decoder=True",
+        ),
+        (
+            {
+                "vocab_size": 9,
+                "model_type": "distilbert",
+                "dim": 768,
+                "hidden_size": 64,
+            },
+            "`hidden_size` must be the same as `dim`. .*=64, dim=768",
         ),
         ({"vocab_size": 0, "model_type": "bert"}, "vocab_size=0"),
         ([], "JSON object. Received: list"),
@@ -138,8 +161,8 @@ def test_wrong_values_are_named(values, message):
 
 def test_errors_name_the_file(tmp_path):
     path = tmp_path / "bert_config.json"
-    path.write_text('{"vocab_size": 9, "hiden_size": 8}')
-    with pytest.raises(ValueError, match="bert_config.json: Unknown keys"):
+    path.write_text('{"vocab_size": 0}')
+    with pytest.raises(ValueError, match="bert_config.json: `vocab_size` must"):
         families.read_config(path)
     path.write_text('{"vocab_size": 9,')
     with pytest.raises(ValueError, match="bert_config.json: not JSON"):
@@ -163,11 +186,13 @@ FIELDS = {
 def toy_tensors(config, num_labels):
     for tensor in bert.FAMILY.tensors(config, num_labels):
         is_kernel = tensor.keras.endswith("kernel")
+        # Files with "gamma" are old ones of Hugging Face's.
+        name = re.sub("gamma$|beta$", r"norm_\g<0>", tensor.keras)
         yield Tensor(
             part=tensor.part,
             keras=tensor.keras,
             shape=tensor.shape,
-            hugging_face=Stored(f"toy.{tensor.keras.replace('/', '.')}"),
+            hugging_face=Stored(f"toy.{name.replace('/', '.')}"),
             google=Stored(
                 f"toy/{tensor.keras}", TRANSPOSE if is_kernel else IDENTITY
             ),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import model_folder
 from bert_tf.models.classifier import BertClassifier
@@ -110,9 +111,7 @@ def test_heads_equal_transformers(tmp_path, architecture, hidden_act):
         )
 
 
-@pytest.mark.parametrize(
-    "architecture", [name for name in MODELS if name != "BertForMaskedLM"]
-)
+@pytest.mark.parametrize("architecture", MODELS)
 def test_what_we_save_has_names_and_shapes_of_transformers(
     tmp_path, architecture
 ):
@@ -130,9 +129,13 @@ def test_what_we_save_has_names_and_shapes_of_transformers(
     ] == [architecture]
 
 
-def test_masked_lm_folder_gets_a_new_next_sentence_head(tmp_path):
+def test_masked_lm_folder_gets_a_next_sentence_head_if_asked(tmp_path):
     peer.write_folder(tmp_path, "BertForMaskedLM")
-    pretrainer = checkpoints.load(tmp_path, BertPretrainer)
+    outputs = checkpoints.load(tmp_path, BertPretrainer)(PRETRAINER_INPUTS)
+    assert outputs.keys() == {"masked_lm_logits"}
+    pretrainer = checkpoints.load(
+        tmp_path, BertPretrainer, has_next_sentence_head=True
+    )
     new = pretrainer.coverage_report.names("new")
     assert [name.split("/", 1)[1] for name in new] == [
         "pooler/dense/kernel",
@@ -145,6 +148,34 @@ def test_masked_lm_folder_gets_a_new_next_sentence_head(tmp_path):
     assert 0 < np.abs(kernel).max() <= 0.04 + 1e-6
     encoder = checkpoints.load(tmp_path, BertEncoder)
     assert len(encoder.coverage_report.names("new")) == 2
+
+
+@pytest.mark.parametrize(
+    "architecture, head",
+    [
+        ("BertForSequenceClassification", "classifier head"),
+        ("BertForQuestionAnswering", "span head"),
+    ],
+)
+def test_a_class_without_its_head_is_no_such_class(
+    tmp_path, caplog, architecture, head
+):
+    tensors = {
+        name: array
+        for name, array in peer.tensors(architecture).items()
+        if name.startswith("bert.")
+    }
+    peer.write_folder(tmp_path, architecture, tensors)
+    message = f"has no {head}, although its class is {architecture}"
+    model, *_ = bert_tf.load(tmp_path)
+    assert type(model) is BertEncoder
+    assert caplog.text.count(message) == 1
+    model_class = MODELS[architecture][0]
+    with pytest.raises(ValueError, match=r"safetensors: the tensor .*missing"):
+        checkpoints.load(tmp_path, model_class)
+    caplog.clear()
+    checkpoints.load(tmp_path, model_class, allow_partial=True)
+    assert message in caplog.text
 
 
 def old_names(tensors):

@@ -413,8 +413,8 @@ def test_folder_with_another_vocabulary_or_form_is_refused(tmp_path):
         ({"max_seq_length": 0}, "max_seq_length=0"),
         ({"label_names": ("a", "b")}, "not a classifier"),
         (
-            {"vocabulary": Vocabulary(tokens=VOCABULARY.tokens[:-1])},
-            "6 entries",
+            {"vocabulary": Vocabulary(tokens=(*VOCABULARY.tokens, "more"))},
+            "8 entries",
         ),
         (
             {"vocabulary": Vocabulary(tokens=(*VOCABULARY.tokens[:-1], "S"))},

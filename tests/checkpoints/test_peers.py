@@ -39,6 +39,9 @@ TEXTS = (
 MODELS = {
     "BertModel": BertEncoder,
     "BertForPreTraining": BertPretrainer,
+    "BertForMaskedLM": lambda config: BertPretrainer(
+        config, has_next_sentence_head=False
+    ),
     "BertForSequenceClassification": lambda config, **kwargs: BertClassifier(
         config, num_labels=4, **kwargs
     ),
@@ -85,6 +88,8 @@ def our_outputs(model):
         return {"logits": model(inputs_of("BertForMultipleChoice"))}
     if isinstance(model, BertPretrainer):
         outputs = model(PRETRAINER_INPUTS)
+        if model.next_sentence_head is None:
+            return {"logits": outputs["masked_lm_logits"]}
         return {
             "prediction_logits": outputs["masked_lm_logits"],
             "seq_relationship_logits": outputs["next_sentence_logits"],

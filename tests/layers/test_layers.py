@@ -1,6 +1,7 @@
 """Every layer: the contract, and numbers against loops in NumPy."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -330,7 +331,9 @@ def test_initial_kernels_have_the_stated_deviation():
         ("gelu", 0.8413447460685429),
         ("gelu_new", 0.8411919906082768),
         ("linear", 1.0),
+        ("quick_gelu", 1 / (1 + math.exp(-1.702))),
         ("relu", 1.0),
+        ("silu", 1 / (1 + math.exp(-1.0))),
         ("tanh", 0.7615941559557649),
     ],
 )
@@ -339,7 +342,7 @@ def test_activations_at_one(name, expected):
     assert float(value) == pytest.approx(expected, abs=2e-7)
 
 
-@pytest.mark.parametrize("name", ["gelu", "gelu_new"])
+@pytest.mark.parametrize("name", ["gelu", "gelu_new", "quick_gelu", "silu"])
 def test_activations_in_training_have_the_slope_of_their_values(name):
     x = np.linspace(-9, 9, 181)
     inputs = tf.constant(x, "float32")

@@ -122,6 +122,21 @@ def trained():
     return model, batch, outputs, objective, totals, gradients
 
 
+def test_rows_beyond_the_vocabulary_replace_no_token():
+    batch = make_batch()
+    is_slot = np.array(batch["masked_lm_weights"]) > 0
+    last = CONFIG.vocab_size - 1
+    for num_words, expected in ((None, last), (last, 3)):
+        model = make_model(num_words=num_words)
+        bias = np.zeros(CONFIG.vocab_size)
+        # The likeliest words, far before all others.
+        bias[[3, last]] = 500, 1000
+        model.generator.masked_lm_head.output_bias.assign(bias)
+        is_other = np.array(batch["masked_lm_ids"]) != expected
+        found = np.sum(model(batch)["replaced"])
+        assert found == np.sum(is_slot & is_other)
+
+
 def test_losses_and_metrics_equal_numpys(trained):
     model, batch, outputs, objective, totals, _ = trained
     arrays = {name: value.numpy() for name, value in batch.items()}

@@ -55,6 +55,8 @@ CASES = {
         _ALBERT | {"num_hidden_layers": 5, "num_hidden_groups": 2},
     ),
     "bert": ("bert", _BERT),
+    "bert_silu": ("bert", _BERT | {"hidden_act": "silu"}),
+    "camembert": ("camembert", _ROBERTA),
     "distilbert": (
         "distilbert",
         {
@@ -70,13 +72,16 @@ CASES = {
         },
     ),
     "electra": ("electra", _ELECTRA),
+    "electra_relu": ("electra", _ELECTRA | {"hidden_act": "relu"}),
     "electra_wide": ("electra", _ELECTRA | {"embedding_size": 8}),
     "roberta": ("roberta", _ROBERTA),
+    "roberta_quick": ("roberta", _ROBERTA | {"hidden_act": "quick_gelu"}),
     "xlm-roberta": ("xlm-roberta", _ROBERTA),
 }
 _PREFIXES = {
     "albert": "Albert",
     "bert": "Bert",
+    "camembert": "Camembert",
     "distilbert": "DistilBert",
     "electra": "Electra",
     "roberta": "Roberta",
@@ -89,8 +94,13 @@ _CLASSES = (
 # Which families have pre-training of their own.
 _PRETRAINED = ("albert", "bert", "electra")
 # Of cases that differ from another in the encoder alone.
-_FEW_CLASSES = ("Model", "ForMaskedLM", "ForSequenceClassification")
-_VARIANTS = ("albert_groups", "electra_wide", "xlm-roberta")
+_FEW_CLASSES = (
+    *("Model", "ForPreTraining", "ForMaskedLM", "ForSequenceClassification"),
+)
+_VARIANTS = (
+    *("albert_groups", "bert_silu", "camembert", "electra_relu"),
+    *("electra_wide", "roberta_quick", "xlm-roberta"),
+)
 # Padding behind and in front, and its id inside of a text.
 INPUTS = {
     "input_ids": [

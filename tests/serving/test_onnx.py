@@ -49,7 +49,16 @@ FAMILIES = {
         "has_pooler": False,
         "classifier_hidden_act": "tanh",
     },
-    "albert": {"embedding_size": 6, "num_hidden_groups": 1},
+    "albert": {
+        "embedding_size": 6,
+        "num_hidden_groups": 1,
+        "hidden_act": "silu",
+    },
+    "electra": {
+        "has_pooler": False,
+        "hidden_act": "quick_gelu",
+        "classifier_hidden_act": "gelu",
+    },
     "distilbert": {
         "type_vocab_size": 0,
         "hidden_act": "relu",

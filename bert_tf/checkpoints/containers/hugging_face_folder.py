@@ -210,6 +210,8 @@ class HuggingFaceFolder:
                 return PytorchFile(local)
             return SafetensorsFile(local, self._stack)
         except (safetensors.SafetensorError, OSError, ValueError) as error:
+            with open(local, "rb") as stream:
+                files.check_no_lfs_pointer(path, stream.read(1 << 10))
             if is_pickle:
                 reason = str(error).removesuffix(".")
                 raise ValueError(

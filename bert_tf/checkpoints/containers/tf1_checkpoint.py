@@ -3,8 +3,9 @@
     bert_model.ckpt.index                  names and shapes
     bert_model.ckpt.data-00000-of-00001    values
 
-A training run's checkpoint also holds Adam's moments, under the weight's name
-with /adam_m and /adam_v, and the global_step.
+A training run's checkpoint also holds the optimizer's slots, each under its
+weight's name and one more, and the global_step. Adam's moments of Google's code
+are /adam_m and /adam_v; other slots and numbers are no weights.
 """
 
 import threading
@@ -53,8 +54,10 @@ class Tf1Checkpoint:
             shapes = self._reader.get_variable_to_shape_map()
             dtypes = self._reader.get_variable_to_dtype_map()
         except _READER_ERRORS as error:
+            index = f"{self.prefix}.index"
+            files.check_no_lfs_pointer(index, files.read_bytes(index))
             raise ValueError(
-                f"{self.prefix}.index: is truncated or no index of a "
+                f"{index}: is truncated or no index of a "
                 f"checkpoint: {_first_line(error)}"
             ) from error
         if _OBJECT_GRAPH in shapes:
@@ -63,16 +66,21 @@ class Tf1Checkpoint:
                 "checkpoint of TensorFlow 2: the state of a training run. "
                 "Give a model folder."
             )
-        self.shapes, self.slots, self.ignored = {}, {}, {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.slots: dict[str, tuple[int, ...]] = {}
+        self.ignored: dict[str, tuple[int, ...]] = {}
         self._step_dtype = dtypes.get(containers.GLOBAL_STEP)
         for name in sorted(shapes):
             shape = tuple(shapes[name])
             if name.endswith(containers.SLOTS):
-                self.ignored[name] = self.slots[name] = shape
-            elif name != containers.GLOBAL_STEP and dtypes[name].is_floating:
-                self.shapes[name] = shape
-            else:
+                self.slots[name] = shape
+            # No weight is a number, such as beta1_power and the loss scale.
+            is_weight = dtypes[name].is_floating and shape
+            # Sorted: the weight comes before its slots.
+            if not is_weight or name.rpartition("/")[0] in self.shapes:
                 self.ignored[name] = shape
+            else:
+                self.shapes[name] = shape
 
     @property
     def global_step(self) -> int | None:

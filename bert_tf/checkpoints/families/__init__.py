@@ -1,6 +1,9 @@
 """Families of models, one file each; the configuration tells which it is."""
 
+import functools
 from typing import Any
+
+from absl import logging
 
 from bert_tf import files
 from bert_tf.checkpoints.families import albert
@@ -15,6 +18,7 @@ from bert_tf.config import BertConfig
 FAMILIES = (
     albert.FAMILY,
     bert.FAMILY,
+    roberta.CAMEMBERT_FAMILY,
     distilbert.FAMILY,
     electra.FAMILY,
     roberta.FAMILY,
@@ -50,6 +54,8 @@ def read_config(
 ) -> BertConfig:
     """Reads a configuration in Hugging Face's format or in Google's.
 
+    Keys that change nothing, as far as is known, are named in a warning.
+
     Args:
         path: The JSON file.
         family: The family of a file that names none, as Google's do not.
@@ -57,15 +63,24 @@ def read_config(
             format: then the file is, too, even if it names no family.
 
     Raises:
-        ValueError: If it is missing or damaged, its family is not supported,
-            or the family does not know a key or a value; the message names the
-            file.
+        ValueError: If it is missing or damaged, or its family or a value is
+            not supported; the message names the file.
     """
     values = files.read_json(path, files.MAX_FOLDER_TEXT)
     with files.errors_named(path):
         if is_hugging_face and isinstance(values, dict):
             values = {"model_type": family.model_type} | values
-        return parse_config(values, family)
+        config = parse_config(values, family)
+    unknown = configs.unknown_keys(values, of_config(config).known_keys)
+    if unknown:
+        _warn_of_unknown_keys(path, files.shortened(unknown))
+    return config
+
+
+# Cached to warn once: a program reads its configuration several times.
+@functools.cache
+def _warn_of_unknown_keys(path, names):
+    logging.warning("%s: keys that nothing reads here: %s.", path, names)
 
 
 def config_of_google(shapes: dict[str, tuple[int, ...]]) -> BertConfig | None:

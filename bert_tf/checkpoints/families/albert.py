@@ -101,7 +101,7 @@ def _read_config(values: dict[str, Any]) -> BertConfig:
     The latter does not tell its family, and calls the tanh form "gelu".
     """
     fields = _DEFAULTS | configs.read_fields(
-        values, "ALBERT", _FIELDS, _IGNORED, _REQUIRED
+        values, "ALBERT", _FIELDS, _REQUIRED
     )
     if "model_type" not in values and fields.get("hidden_act") == "gelu":
         fields["hidden_act"] = "gelu_new"
@@ -131,6 +131,7 @@ FAMILY = Family(
     tensors=_tensors,
     read_config=_read_config,
     write_config=_write_config,
+    known_keys={*_FIELDS, *_REQUIRED, *_IGNORED},
     google_config_file="albert_config.json",
     prefix="albert.",
     bare_names=("embeddings.", "encoder.", "pooler."),

@@ -46,9 +46,7 @@ def _read_config(values: dict[str, Any]) -> BertConfig:
     writes) is Hugging Face's, otherwise Google's. They differ in what `gelu`
     means and in the default of `type_vocab_size`.
     """
-    fields = {"hidden_act": "gelu"} | configs.read_fields(
-        values, "BERT", ignored=_UNUSED_GOOGLE_KEYS | _UNUSED_TINYBERT_KEYS
-    )
+    fields = {"hidden_act": "gelu"} | configs.read_fields(values, "BERT")
     if not _HUGGING_FACE_ONLY & set(values):
         if fields["hidden_act"] == "gelu":
             fields["hidden_act"] = "gelu_new"
@@ -62,10 +60,10 @@ def _write_google_config(config: BertConfig) -> dict[str, Any]:
             "`hidden_act` must be one of "
             f"{', '.join(_GOOGLE_ACTIVATIONS)} in Google's files: their gelu "
             "is the tanh form. Received: "
-            f"hidden_act={config.hidden_act!r}. Give "
-            "--hidden_act=gelu_new to convert it as a model of the tanh form, "
-            "with which Google's own releases were trained, whatever their "
-            "copies at Hugging Face say."
+            f"hidden_act={config.hidden_act!r}. "
+            "--hidden_act=gelu_new converts a model of gelu as one of the tanh "
+            "form, with which Google's own releases were trained, whatever "
+            "their copies at Hugging Face say."
         )
     if config.layer_norm_eps != _GOOGLE_LAYER_NORM_EPS:
         raise ValueError(
@@ -167,12 +165,15 @@ FAMILY = Family(
     tensors=_tensors,
     read_config=_read_config,
     write_config=configs.write,
+    known_keys={
+        *configs.BERT_FIELDS,
+        *_UNUSED_GOOGLE_KEYS,
+        *_UNUSED_TINYBERT_KEYS,
+    },
     google_config_file="bert_config.json",
     write_google_config=_write_google_config,
     prefix="bert.",
     bare_names=("embeddings.", "encoder.", "pooler."),
-    # Older files have Google's names for the weights of LayerNorm.
-    old_names={r"\.gamma$": ".weight", r"\.beta$": ".bias"},
     buffers=("embeddings.position_ids", "embeddings.token_type_ids"),
     tied={
         "cls.predictions.decoder.weight": (

@@ -21,17 +21,21 @@ BERT_FIELDS = {
         *("layer_norm_eps", "is_decoder"),
     )
 }
-# transformers' name for "gelu_new" computed by PyTorch's own function.
-_TANH_GELU = "gelu_pytorch_tanh"
+# transformers' other names of activations.
+_SAME_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_new", "swish": "silu"}
 # Keys that do not describe the encoder. Those that describe the task (labels,
 # problem type) are read by `config_json`.
 _NOT_ARCHITECTURE = {
     *("_name_or_path", "_num_labels", "architectures", "bos_token_id"),
+    # How transformers computes the feed-forward layers, not what.
+    "chunk_size_feed_forward",
     *("classifier_dropout", "dtype", "eos_token_id", "finetuning_task"),
     *("gradient_checkpointing", "id2label", "label2id", "max_length"),
     *("model_type", "num_labels", "output_attentions"),
     *("language", "name", "output_hidden_states", "output_past"),
     *("pad_token_id", "problem_type", "return_dict", "tokenizer_class"),
+    # The masked-LM head's weights tell whether they are tied.
+    "tie_word_embeddings",
     *("torch_dtype", "transformers_version", "use_cache"),
     # From transformers 4.46 to 4.5x: how it computed the attention.
     "_attn_implementation_autoset",
@@ -76,14 +80,20 @@ GENERATION_KEYS = {
     "use_bfloat16",
     "xla_device",
 }
-# Keys that change what a model computes, with the one value that is supported.
-_REQUIRED_VALUES = {
+# Keys that change what a model computes, in transformers or in code that its
+# author wrote, with the one value that is supported. null is as good.
+_REQUIRED_VALUES: dict[str, Any] = {
     "add_cross_attention": False,
-    "chunk_size_feed_forward": 0,
+    "feed_forward_type": "original",
+    "is_decoder": False,
     "is_encoder_decoder": False,
+    "per_layer_config": {},
     "position_embedding_type": "absolute",
+    "prenorm": False,
     "pruned_heads": {},
-    "tie_word_embeddings": True,
+    "quantization_config": {},
+    "rotary_emb_fraction": 0.0,
+    "scale_embedding": False,
 }
 
 
@@ -91,7 +101,6 @@ def read_fields(
     values: Mapping[str, Any],
     name: str,
     fields: Mapping[str, str] = BERT_FIELDS,
-    ignored: Collection[str] = (),
     required: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Returns the fields of a `BertConfig` that a config.json has.
@@ -100,28 +109,22 @@ def read_fields(
         values: The contents of the file.
         name: What messages call the family.
         fields: {key of the file: field}.
-        ignored: Other keys that are allowed and not read.
         required: {key: the only value that it may have}.
 
     Raises:
-        ValueError: If there is an unknown key, a value that is not supported,
-            or no `vocab_size`.
+        ValueError: If a value is not supported, or there is no `vocab_size`.
     """
-    required = _REQUIRED_VALUES | dict(required or {})
-    for key, value in required.items():
+    general = {
+        key: value
+        for key, value in _REQUIRED_VALUES.items()
+        if key not in fields and values.get(key) is not None
+    }
+    for key, value in (general | dict(required or {})).items():
         if values.get(key, value) != value:
             raise ValueError(
                 f"`{key}` must be {value!r} in a {name} encoder. "
                 f"Received: {key}={files.shortened(values[key])}."
             )
-    known = _NOT_ARCHITECTURE | GENERATION_KEYS
-    unknown = {*values} - {*fields} - known - {*ignored, *required}
-    if unknown:
-        raise ValueError(
-            f"Unknown keys in the {name} configuration: "
-            f"{files.shortened(sorted(unknown))}. Known keys: "
-            f"{', '.join(sorted(fields))}."
-        )
     if "vocab_size" not in values:
         raise ValueError(f"The {name} configuration has no `vocab_size`.")
     for key in fields:
@@ -132,9 +135,23 @@ def read_fields(
     found = {
         field: values[key] for key, field in fields.items() if key in values
     }
-    if found.get("hidden_act") == _TANH_GELU:
-        found["hidden_act"] = "gelu_new"
+    name = found.get("hidden_act")
+    if isinstance(name, str):
+        found["hidden_act"] = _SAME_ACTIVATIONS.get(name, name)
     return found
+
+
+def unknown_keys(
+    values: Mapping[str, Any], family_keys: Collection[str]
+) -> list[str]:
+    """Returns the keys of a config.json that nothing is known about, sorted.
+
+    Args:
+        values: The contents of the file.
+        family_keys: Keys that the family reads, or is known not to need.
+    """
+    known = _NOT_ARCHITECTURE | GENERATION_KEYS | {*_REQUIRED_VALUES}
+    return sorted({*values} - known - {*family_keys})
 
 
 def of_family(model_type: str, fields: Mapping[str, Any]) -> BertConfig:

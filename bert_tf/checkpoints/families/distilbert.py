@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from bert_tf import files
 from bert_tf.checkpoints.families import configs
 from bert_tf.checkpoints.families import tables
 from bert_tf.checkpoints.families.family import Family
@@ -28,6 +29,12 @@ _FIELDS = {
     "initializer_range": "initializer_range",
     "qa_dropout": "span_dropout_prob",
     "seq_classif_dropout": "classifier_dropout_prob",
+}
+# transformers reads these names, too.
+_ALIASES = {
+    "hidden_size": "dim",
+    "num_attention_heads": "n_heads",
+    "num_hidden_layers": "n_layers",
 }
 # Unused: however they were initialised, position embeddings are weights.
 _IGNORED = ("sinusoidal_pos_embds", "tie_weights_")
@@ -61,7 +68,17 @@ _NAMES = {
 
 
 def _read_config(values: dict[str, Any]) -> BertConfig:
-    fields = configs.read_fields(values, "DistilBERT", _FIELDS, _IGNORED)
+    values = dict(values)
+    for alias, key in _ALIASES.items():
+        if alias in values:
+            value = values.pop(alias)
+            if values.setdefault(key, value) != value:
+                raise ValueError(
+                    f"`{alias}` must be the same as `{key}`. Received: "
+                    f"{alias}={files.shortened(value)}, "
+                    f"{key}={files.shortened(values[key])}."
+                )
+    fields = configs.read_fields(values, "DistilBERT", _FIELDS)
     return configs.of_family("distilbert", {"num_hidden_layers": 6} | fields)
 
 
@@ -87,6 +104,7 @@ FAMILY = Family(
     tensors=_tensors,
     read_config=_read_config,
     write_config=_write_config,
+    known_keys={*_FIELDS, *_ALIASES, *_IGNORED},
     prefix="distilbert.",
     bare_names=("embeddings.", "transformer."),
     buffers=("embeddings.position_ids",),

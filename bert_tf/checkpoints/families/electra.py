@@ -34,7 +34,10 @@ _SUMMARY = {
     "summary_type": "first",
     "summary_use_proj": True,
     "summary_activation": "gelu",
+    "summary_proj_to_labels": False,
 }
+# Dropouts of that head.
+_IGNORED = ("summary_first_dropout", "summary_last_dropout")
 _NAMES = bert.encoder_names("electra") | {
     "embeddings/projection": "electra.embeddings_project",
     "masked_lm/transform": "generator_predictions.dense",
@@ -103,7 +106,7 @@ def _config_of_google(
 
 def _read_config(values: dict[str, Any]) -> BertConfig:
     fields = _DEFAULTS | configs.read_fields(
-        *(values, "ELECTRA", _FIELDS, ("summary_last_dropout",), _SUMMARY)
+        values, "ELECTRA", _FIELDS, _SUMMARY
     )
     if fields["embedding_size"] == fields["hidden_size"]:
         # Embeddings of that width are not projected.
@@ -135,6 +138,7 @@ FAMILY = Family(
     tensors=_tensors,
     read_config=_read_config,
     write_config=_write_config,
+    known_keys={*_FIELDS, *_SUMMARY, *_IGNORED},
     config_of_google=_config_of_google,
     other_nets=_OTHER_NETS,
     prefix="electra.",

@@ -4,17 +4,22 @@ Shapes are those of the Keras variables, whose names all families share.
 """
 
 import dataclasses
-import re
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from typing import Any
 
 from bert_tf.checkpoints.containers import GOOGLE
+from bert_tf.checkpoints.parts import ENCODER
 from bert_tf.checkpoints.parts import POOLER
 from bert_tf.checkpoints.transforms import IDENTITY
 from bert_tf.checkpoints.transforms import Transform
 from bert_tf.config import BertConfig
+
+# PyTorch's DataParallel puts this before every name.
+_WRAPPER = "module."
+# Older files have Google's names for the weights of LayerNorm.
+_OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +85,10 @@ class Family:
             classifier; yields the `Tensor` of every variable, in order.
         read_config: Function of the contents of a config.json, or of a
             `google_config_file`, a dictionary; returns the `BertConfig`.
-            Raises `ValueError` for an unknown key or value.
+            Raises `ValueError` for a value that is not supported.
         write_config: The inverse for config.json.
+        known_keys: The keys of config.json that it reads, and others of
+            released models that change nothing.
         google_config_file: The file beside a TF1 checkpoint; None if the
             family has none.
         config_of_google: Function of {name: shape} of a TF1 checkpoint without
@@ -93,7 +100,6 @@ class Family:
         prefix: What Hugging Face's names begin with, except in files of the
             `bare_architecture`.
         bare_names: Beginnings of the names that lack the prefix there.
-        old_names: {pattern: replacement} for the names in older files.
         buffers: Names, without the prefix, of tensors that are not weights.
         tied: {name: name of the same tensor}; some files hold it twice, or
             only under the first of these names.
@@ -110,6 +116,7 @@ class Family:
     tensors: Callable[[BertConfig, int], Iterable[Tensor]]
     read_config: Callable[[dict[str, Any]], BertConfig]
     write_config: Callable[[BertConfig], dict[str, Any]]
+    known_keys: Collection[str] = ()
     google_config_file: str | None = None
     config_of_google: (
         Callable[[dict[str, tuple[int, ...]]], BertConfig | None] | None
@@ -117,7 +124,6 @@ class Family:
     write_google_config: Callable[[BertConfig], dict[str, Any]] | None = None
     prefix: str = ""
     bare_names: tuple[str, ...] = ()
-    old_names: dict[str, str] = dataclasses.field(default_factory=dict)
     buffers: tuple[str, ...] = ()
     tied: dict[str, str] = dataclasses.field(default_factory=dict)
     other_nets: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -148,6 +154,8 @@ class Family:
         Models for tokens and spans also have a pooler. They do not use it, and
         their class has none.
         """
+        if set(parts) == {ENCODER}:
+            return self.bare_architecture
         for architecture, its_parts in self.architectures.items():
             if set(its_parts) == set(parts) or (
                 POOLER not in its_parts and {*its_parts, POOLER} == set(parts)
@@ -163,10 +171,12 @@ class Family:
 
         None for a buffer, which is not a weight.
         """
+        name = name.removeprefix(_WRAPPER)
         if name.removeprefix(self.prefix) in self.buffers:
             return None
-        for pattern, replacement in self.old_names.items():
-            name = re.sub(pattern, replacement, name)
+        for old, new in _OLD_NAMES.items():
+            if name.endswith(old):
+                name = name.removesuffix(old) + new
         if name.startswith(self.bare_names):
             name = self.prefix + name
         return name

@@ -1,8 +1,7 @@
-"""RoBERTa and XLM-RoBERTa: positions counted from the ids, one segment.
+"""RoBERTa, XLM-RoBERTa and CamemBERT: positions counted from the ids.
 
-Liu et al. 2019 (arXiv 1907.11692), Conneau et al. 2020 (arXiv 1911.02116). The
-masked-LM head has the model's activation, as in fairseq; transformers uses
-"gelu" there, whatever the configuration says.
+Liu et al. 2019 (arXiv 1907.11692), Conneau et al. 2020 (arXiv 1911.02116),
+Martin et al. 2020 (arXiv 1911.03894). There is one segment.
 """
 
 import dataclasses
@@ -76,6 +75,7 @@ FAMILY = Family(
     tensors=_tensors,
     read_config=_read_config,
     write_config=_write_config,
+    known_keys=_FIELDS.keys(),
     prefix="roberta.",
     bare_names=("embeddings.", "encoder.", "pooler."),
     buffers=("embeddings.position_ids", "embeddings.token_type_ids"),
@@ -84,12 +84,20 @@ FAMILY = Family(
         "lm_head.decoder.bias": "lm_head.bias",
     },
 )
-XLM_FAMILY = dataclasses.replace(
-    FAMILY,
-    model_type="xlm-roberta",
-    architectures={
-        f"XLM{name}": its_parts
-        for name, its_parts in FAMILY.architectures.items()
-    },
-    bare_architecture="XLMRobertaModel",
-)
+
+
+def _named_alike(model_type: str, prefix: str) -> Family:
+    """Returns a family of the same models, whose classes begin otherwise."""
+    return dataclasses.replace(
+        FAMILY,
+        model_type=model_type,
+        architectures={
+            name.replace("Roberta", prefix): its_parts
+            for name, its_parts in FAMILY.architectures.items()
+        },
+        bare_architecture=f"{prefix}Model",
+    )
+
+
+XLM_FAMILY = _named_alike("xlm-roberta", "XLMRoberta")
+CAMEMBERT_FAMILY = _named_alike("camembert", "Camembert")

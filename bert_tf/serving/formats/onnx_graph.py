@@ -94,6 +94,11 @@ class OnnxGraph:
             return x
         if name in ("relu", "tanh"):
             return self.apply(name.capitalize(), x)
+        if name in ("quick_gelu", "silu"):
+            inner = x
+            if name == "quick_gelu":
+                inner = self.apply("Mul", x, self.constant("slope", 1.702))
+            return self.apply("Mul", x, self.apply("Sigmoid", inner))
         half = self.constant("half", 0.5)
         if name == "gelu":
             root = self.constant("root", math.sqrt(2.0))

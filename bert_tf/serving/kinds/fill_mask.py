@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.serving.graph import chunks
@@ -100,11 +101,16 @@ class FillMask(Servable):
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
         model = fill_mask.load_open(checkpoint, options.dtype)
+        vocabulary = model_folder.read_vocabulary(checkpoint.folder)
+        # A folder without one is refused when it is opened.
+        size = (
+            model.config.vocab_size if vocabulary is None else len(vocabulary)
+        )
         top_k = options.settings["top_k"]
-        if top_k > model.config.vocab_size:
+        if top_k > size:
             raise ValueError(
                 "`top_k` must be at most the size of the vocabulary, "
-                f"{model.config.vocab_size}. Received: top_k={top_k}."
+                f"{size}. Received: top_k={top_k}."
             )
         return model
 
@@ -243,7 +249,9 @@ def _answer_masks(inputs, model, vocabulary, top_k, max_masks, training):
             None,
             model.encoder.embeddings.word_embeddings,
         )
-        return tf.math.top_k(tf.nn.softmax(logits_1TV[0]), top_k)
+        return tf.math.top_k(
+            fill_mask.probabilities_of(logits_1TV[0], vocabulary), top_k
+        )
 
     shape = [None, top_k]
     scores_TK, ids_TK = chunks.concat_chunks(
