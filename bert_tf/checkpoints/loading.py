@@ -263,6 +263,9 @@ def _head_arguments(checkpoint, config, model_class):
     """Returns the arguments of a model's heads as the checkpoint has them."""
     if issubclass(model_class, BertPretrainer) and config.is_trained_on_pairs:
         found = checkpoint.found_parts
+        # Of an encoder alone, both heads are new.
+        if parts.MASKED_LM not in found:
+            return {}
         return {"has_next_sentence_head": parts.NEXT_SENTENCE in found}
     part = _head_of(model_class)
     if part is None:

@@ -238,7 +238,7 @@ def test_a_decoder_of_its_own_is_refused(tmp_path):
     tensors = with_tied_decoder(peer.tensors("BertForPreTraining"))
     tensors["cls.predictions.decoder.weight"] = np.ones((17, 12), "float32")
     peer.write_folder(tmp_path, "BertForPreTraining", tensors)
-    with pytest.raises(ValueError, match=r"decoder\.weight \[17, 12\]"):
+    with pytest.raises(ValueError, match="untied decoder is not supported"):
         checkpoints.load(tmp_path, BertPretrainer)
 
 
@@ -342,12 +342,6 @@ def drop(path, tensors):
     return r"encoder\.layer\.1\.output\.dense\.bias is missing"
 
 
-def drop_pooler(path, tensors):
-    del tensors["pooler.dense.weight"], tensors["pooler.dense.bias"]
-    safetensors.numpy.save_file(tensors, path)
-    return r"pooler\.dense\.weight is missing"
-
-
 def reshape(path, tensors):
     name = "encoder.layer.0.intermediate.dense.weight"
     tensors[name] = tensors[name].T.copy()
@@ -376,10 +370,7 @@ def make_integers(path, tensors):
 
 @pytest.mark.parametrize(
     "damage",
-    [
-        *(cut, garble, drop, drop_pooler),
-        *(reshape, add, poison, make_integers),
-    ],
+    [cut, garble, drop, reshape, add, poison, make_integers],
 )
 def test_damaged_files_are_errors_that_name_file_and_tensor(tmp_path, damage):
     peer.write_folder(tmp_path, "BertModel")
