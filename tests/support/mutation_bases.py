@@ -215,7 +215,9 @@ def _fairseq_unigrams(is_camembert):
 def _fairseq_json(is_camembert):
     pieces, charsmap, _ = _fairseq_unigrams(is_camembert)
     ids = {piece.text: index for index, piece in enumerate(pieces)}
-    cls, sep = ({"SpecialToken": {"id": t, "type_id": 0}} for t in ("<s>", "</s>"))
+    cls, sep = (
+        {"SpecialToken": {"id": t, "type_id": 0}} for t in ("<s>", "</s>")
+    )
     first, second = ({"Sequence": {"id": t, "type_id": 0}} for t in "AB")
     space = {
         "type": "Metaspace",
@@ -265,9 +267,7 @@ def _xlm_roberta(is_camembert):
     name = "Camembert" if is_camembert else "XLMRoberta"
     model_type = "camembert" if is_camembert else "xlm-roberta"
     return {
-        "config.json": _fairseq_config(
-            model_type, f"{name}Model", len(pieces)
-        ),
+        "config.json": _fairseq_config(model_type, f"{name}Model", len(pieces)),
         "tokenizer_config.json": _fairseq_settings(f"{name}Tokenizer"),
         "tokenizer.json": _fairseq_json(is_camembert),
         "sentencepiece.bpe.model": file,

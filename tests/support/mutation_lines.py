@@ -233,9 +233,6 @@ def lines_with(tokens):
         for token in tokens
         for template in AROUND
     ]
-    joined = [
-        "".join(pair)
-        for pair in zip(tokens, [*tokens[1:], *tokens[:1]])
-    ]
+    joined = ["".join(pair) for pair in zip(tokens, [*tokens[1:], *tokens[:1]])]
     spaced = ["  the ".join(pair) for pair in zip(tokens, reversed(tokens))]
     return [*REAL, *ODD, *around, *joined, *spaced]

@@ -352,11 +352,17 @@ def _case():
     lowercase = f"{JSON}: normalizer.lowercase"
     name = f"{SETTINGS}: tokenizer_class"
     found = _one(
-        READ, UNCASED, "json is cased, settings not", {lowercase: False},
+        READ,
+        UNCASED,
+        "json is cased, settings not",
+        {lowercase: False},
         (TRANSFORMERS,),
     )
     found += _one(
-        READ, CASED, "json is uncased, settings not", {lowercase: True},
+        READ,
+        CASED,
+        "json is uncased, settings not",
+        {lowercase: True},
         (TRANSFORMERS,),
     )
     # Without a word in the settings, the class is uncased.
@@ -377,7 +383,10 @@ def _case():
         )
         found += _one(READ, CASED, value, {name: value})
         found += _one(
-            READ, UNCASED, f"{value} alone", {SETTINGS: {"tokenizer_class": value}}
+            READ,
+            UNCASED,
+            f"{value} alone",
+            {SETTINGS: {"tokenizer_class": value}},
         )
         found += _one(
             REFUSED,
@@ -390,11 +399,13 @@ def _case():
 
 def _vocabulary_files():
     """vocab.txt: as it is read alone, and beside a tokenizer.json."""
+
     def line(number, text):
         def change(old):
             lines = old.split("\n")
-            lines[number:number + 1] = text
+            lines[number : number + 1] = text
             return "\n".join(lines)
+
         return change
 
     def crlf(old):
@@ -420,7 +431,10 @@ def _vocabulary_files():
         }
         for name, value in change.items():
             found += _one(
-                READ, base, f"vocab.txt: {name}", {"vocab.txt": value},
+                READ,
+                base,
+                f"vocab.txt: {name}",
+                {"vocab.txt": value},
                 (TRANSFORMERS,),
             )
         refused = {
@@ -448,21 +462,24 @@ def _vocabulary_files():
         READ,
         UNCASED,
         "vocab.txt of other order",
-        {"vocab.txt": lambda old: "\n".join(
-            [*old.split()[:9], *reversed(old.split()[9:])]
-        ) + "\n"},
+        {
+            "vocab.txt": lambda old: (
+                "\n".join([*old.split()[:9], *reversed(old.split()[9:])]) + "\n"
+            )
+        },
     )
     found += _one(
-        READ, UNCASED, "vocab.txt with more", {"vocab.txt": lambda old: old + "x99\n"}
+        READ,
+        UNCASED,
+        "vocab.txt with more",
+        {"vocab.txt": lambda old: old + "x99\n"},
     )
     found += _one(
         READ, UNCASED, "vocab.txt with less", {"vocab.txt": line(20, [])}
     )
     found += _one(READ, UNCASED, "no vocab.txt", {"vocab.txt": ABSENT})
     found += _one(READ, UNCASED, "vocab.txt with CRLF", {"vocab.txt": crlf})
-    found += _one(
-        READ, UNCASED, "vocab.txt of others", {"vocab.txt": "a\nb\n"}
-    )
+    found += _one(READ, UNCASED, "vocab.txt of others", {"vocab.txt": "a\nb\n"})
     found += _one(
         REFUSED, UNCASED_FILES, "no vocabulary", {"vocab.txt": ABSENT}
     )
@@ -586,7 +603,9 @@ def _classes():
         # transformers has no such class: tokenizer.json tells.
         "ATokenizerOfTheirOwn",
     )  # fmt: skip
-    found += _each(READ, UNCASED, SETTINGS, {"tokenizer_class": [*same, ABSENT, None]})
+    found += _each(
+        READ, UNCASED, SETTINGS, {"tokenizer_class": [*same, ABSENT, None]}
+    )
     found += _each(
         READ,
         UNCASED_FILES,
@@ -634,9 +653,15 @@ def _classes():
         "mecab_kwargs": {"mecab_dic": "ipadic"},
         "do_lower_case": False,
     }
-    found += _one(REFUSED, CASED, "cl-tohoku's settings", {
-        JSON: ABSENT, SETTINGS: japanese,
-    })
+    found += _one(
+        REFUSED,
+        CASED,
+        "cl-tohoku's settings",
+        {
+            JSON: ABSENT,
+            SETTINGS: japanese,
+        },
+    )
     for name in ("BertTokenizer", "BertTokenizerFast", "ElectraTokenizer"):
         place = f"{CONFIG}: tokenizer_class"
         found += _one(READ, UNCASED, f"config.json names {name}", {place: name})
@@ -740,6 +765,7 @@ def _added_by_json(base, size):
         found += _one(
             READ, base, f"added tokens: {name}", {place: _appended(*tokens)}
         )
+    # Of the ids, `tokenizers` takes the next free ones, whatever is written.
     refused = {
         "without id": {"content": _E1},
         "beyond the vocabulary": added_token(size + 7, _E1),
@@ -804,7 +830,6 @@ def _added_by_settings(base, size):
                 str(size + 1): entry(_ENT, single_word=True, special=False),
                 str(size + 2): entry(_TWO_WORDS, normalized=True),
             },
-            {"20": entry("quick", special=False)},
         ],
     }
     found += _each(READ, base, SETTINGS, named, references)
@@ -851,6 +876,9 @@ def _added_by_settings(base, size):
                 {str(size): _E1},
                 [_E1],
                 {str(size): {"special": True}},
+                # Nobody gives it the id that is written here.
+                {str(size + 7): entry(_E1)},
+                {"20": entry(_E1, special=False)},
             ],
             "additional_special_tokens": [[5], "[E1]"],
             "extra_special_tokens": [5],
@@ -904,8 +932,13 @@ def _added():
             )
         },
     )
+    # transformers adds those that its settings or its class name.
     found += _one(
-        READ, UNCASED, "added_tokens null", {f"{JSON}: added_tokens": []}
+        READ,
+        UNCASED,
+        "added_tokens of none",
+        {f"{JSON}: added_tokens": []},
+        (TRANSFORMERS,),
     )
     return found
 
@@ -963,9 +996,6 @@ def _bpe():
             "model.byte_fallback": [ABSENT],
             "model.ignore_merges": [ABSENT],
             "model.type": [ABSENT],
-            "model.merges": [
-                lambda old: [merge.split(" ") for merge in old]
-            ],
             "truncation": [
                 {
                     "direction": "Right",
@@ -1046,6 +1076,16 @@ def _bpe():
             ],
         },
     )
+    found += _one(
+        READ,
+        ROBERTA_JSON,
+        "merges are pairs",
+        {
+            f"{JSON}: model.merges": lambda old: [
+                merge.split(" ") for merge in old
+            ]
+        },
+    )
     # Every byte is an entry: the fallback for unknown ones is never used.
     found += _each(
         READ, ROBERTA_JSON, JSON, {"model.byte_fallback": [True]}, (TOKENIZERS,)
@@ -1060,19 +1100,23 @@ def _bpe():
         if base == ROBERTA_JSON:
             changes[place] = True
         found += _one(
-            READ, base, "add_prefix_space", changes,
+            READ,
+            base,
+            "add_prefix_space",
+            changes,
             BOTH if base == ROBERTA_JSON else (TRANSFORMERS,),
         )
     for value in ("PreTrainedTokenizerFast", "TokenizersBackend"):
         found += _one(
-            READ, ROBERTA_JSON, f"{value} of a space", {place: True, name: value}
+            READ,
+            ROBERTA_JSON,
+            f"{value} of a space",
+            {place: True, name: value},
         )
     found += _one(
         REFUSED, ROBERTA_JSON, "the settings have a space", {settings: True}
     )
-    found += _one(
-        REFUSED, ROBERTA_JSON, "json has a space", {place: True}
-    )
+    found += _one(REFUSED, ROBERTA_JSON, "json has a space", {place: True})
     found += _one(
         REFUSED,
         ROBERTA_JSON,
@@ -1155,25 +1199,34 @@ def _bpe():
     for name, change in {
         "CRLF": lambda old: old.replace("\n", "\r\n"),
         "no version": lambda old: old.split("\n", 1)[1],
-        "a blank line at the end": lambda old: old + "\n",
     }.items():
         found += _one(
-            READ, ROBERTA_FILES, f"merges.txt: {name}", {"merges.txt": change},
+            READ,
+            ROBERTA_FILES,
+            f"merges.txt: {name}",
+            {"merges.txt": change},
             (TRANSFORMERS,),
         )
     for name, change in {
         "a line of one entry": lambda old: old + "one\n",
+        "a blank line at the end": lambda old: old + "\n",
         "a line of three": lambda old: old + "a b c\n",
         "an entry that is none": lambda old: old + "no entry\n",
     }.items():
         found += _one(
-            REFUSED, ROBERTA_FILES, f"merges.txt: {name}", {"merges.txt": change}
+            REFUSED,
+            ROBERTA_FILES,
+            f"merges.txt: {name}",
+            {"merges.txt": change},
         )
     for file in ("merges.txt", "vocab.json"):
         found += _one(REFUSED, ROBERTA_FILES, f"no {file}", {file: ABSENT})
         found += _one(READ, ROBERTA_JSON, f"no {file}", {file: ABSENT})
     found += _one(
-        READ, ROBERTA_JSON, "other merges.txt", {"merges.txt": "#version: 0.2\n"}
+        READ,
+        ROBERTA_JSON,
+        "other merges.txt",
+        {"merges.txt": "#version: 0.2\n"},
     )
     return found
 
@@ -1181,12 +1234,13 @@ def _bpe():
 # -- Unigrams -----------------------------------------------------------------
 
 _SPLITS = {"type": "WhitespaceSplit"}
+# Metaspace alone is the form of transformers' converters since 4.40. `tokenizers`
+# and transformers 4 take it from the file. transformers 5 splits at white space
+# first, whatever the file says, if the folder names a class.
+_METASPACE_ALONE = {
+    "pre_tokenizer": [_METASPACE, _sequence("pre_tokenizer", _METASPACE)]
+}
 _UNIGRAM_TABLE = {
-    "pre_tokenizer": [
-        # The form of transformers' converters since 4.40.
-        _METASPACE,
-        _sequence("pre_tokenizer", _METASPACE),
-    ],
     "decoder": [None],
     "model.byte_fallback": [ABSENT],
     "post_processor": [lambda old: _sequence("post_processor", old)],
@@ -1285,6 +1339,7 @@ def _unigrams():
         found += _one(READ, base, "as it is", {}, references)
         # transformers' classes rebuild these parts; they must be the same.
         found += _each(READ, base, JSON, _UNIGRAM_TABLE, references)
+        found += _each(READ, base, JSON, _METASPACE_ALONE, (TOKENIZERS,))
         found += _each(
             READ,
             base,
@@ -1294,6 +1349,8 @@ def _unigrams():
                     _sequence("pre_tokenizer", _SPLITS, _OLD_SPACE)
                 ],
                 "normalizer": [
+                    # Without a table of characters.
+                    None,
                     lambda old: _sequence("normalizer", old),
                     lambda old: _sequence(
                         "normalizer",
@@ -1315,7 +1372,10 @@ def _unigrams():
             READ,
             base,
             "the slow converter's form",
-            {f"{JSON}: normalizer": _slow_form, f"{JSON}: pre_tokenizer": _METASPACE},
+            {
+                f"{JSON}: normalizer": _slow_form,
+                f"{JSON}: pre_tokenizer": _METASPACE,
+            },
             (TOKENIZERS,),
         )
         found += _each(REFUSED, base, JSON, _UNIGRAM_REFUSED)
@@ -1335,7 +1395,10 @@ def _unigrams():
         READ,
         MINILM,
         SETTINGS,
-        {"tokenizer_class": ["BertTokenizer"], "do_lower_case": [False, ABSENT]},
+        {
+            "tokenizer_class": ["BertTokenizer"],
+            "do_lower_case": [False, ABSENT],
+        },
         (TOKENIZERS,),
     )
     found += _each(READ, XLM_ROBERTA, SETTINGS, _MEANINGLESS)
@@ -1369,11 +1432,23 @@ def _unigrams():
             {"tokenizer_class": [ABSENT], "sp_model_kwargs": [{}]},
             (TRANSFORMERS,),
         )
-        model = "spiece.model" if base == ALBERT_FILES else "sentencepiece.bpe.model"
+        model = (
+            "spiece.model"
+            if base == ALBERT_FILES
+            else "sentencepiece.bpe.model"
+        )
         found += _one(REFUSED, base, f"no {model}", {model: ABSENT})
         found += _one(REFUSED, base, f"an empty {model}", {model: b""})
-        found += _one(REFUSED, base, f"a torn {model}", {model: lambda old: old[:999]})
-    for base in (XLM_ROBERTA, XLM_ROBERTA_FILES, CAMEMBERT, ALBERT_JSON, ALBERT_FILES):
+        found += _one(
+            REFUSED, base, f"a torn {model}", {model: lambda old: old[:999]}
+        )
+    for base in (
+        XLM_ROBERTA,
+        XLM_ROBERTA_FILES,
+        CAMEMBERT,
+        ALBERT_JSON,
+        ALBERT_FILES,
+    ):
         found += _each(
             REFUSED,
             base,
@@ -1420,6 +1495,7 @@ def _unigrams():
 def _albert():
     found = _one(READ, ALBERT_JSON, "as it is", {})
     found += _each(READ, ALBERT_JSON, JSON, _UNIGRAM_TABLE)
+    found += _each(READ, ALBERT_JSON, JSON, _METASPACE_ALONE, (TOKENIZERS,))
     found += _each(READ, ALBERT_JSON, SETTINGS, _MEANINGLESS)
     found += _each(
         READ,
@@ -1428,6 +1504,8 @@ def _albert():
         {
             "pre_tokenizer": [_sequence("pre_tokenizer", _SPLITS, _OLD_SPACE)],
             "normalizer.normalizers": [
+                # Without a table of characters.
+                lambda old: old[:-1],
                 # As transformers' converter ends it.
                 _appended(
                     {
@@ -1470,7 +1548,6 @@ def _albert():
                 lambda old: [
                     step for step in old if step["type"] != "StripAccents"
                 ],
-                lambda old: old[:-1],
                 lambda old: old[::-1],
                 _appended({"type": "NFC"}),
             ],
@@ -1495,8 +1572,6 @@ def _albert():
         found += _one(REFUSED, ALBERT_JSON, f"{name}, only json", changes)
         found += _one(REFUSED, ALBERT_JSON, f"{name}, only settings", settings)
         found += _one(READ, ALBERT_FILES, name, settings, (TRANSFORMERS,))
-    # Google's does it always; transformers 5 knows it no more.
-    found += _each(REFUSED, ALBERT_FILES, SETTINGS, {"remove_space": [False]})
     found += _one(
         READ, ALBERT_JSON, "no spiece.model", {"spiece.model": ABSENT}
     )

@@ -1,0 +1,149 @@
+"""Every mutation of a tokenizer's folder is read right, or refused.
+
+    python -m pytest -m peers tests/text/test_tokenizer_mutations.py
+
+compares all that are read with `tokenizers` and transformers; without
+`-m peers`, a few of them with `tokenizers`.
+"""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.text.preprocessor import Preprocessor
+from references import mutated_tokenizers as peer
+from support import mutation_bases as bases
+from support import peers
+from support.tokenizer_mutations import MUTATIONS
+from support.tokenizer_mutations import READ
+from support.tokenizer_mutations import REFUSED
+from support.tokenizer_mutations import SETTINGS
+from support.tokenizer_mutations import TOKENIZERS
+from support.tokenizer_mutations import folder_of
+
+REFUSED_ONES = [each for each in MUTATIONS if each.outcome == REFUSED]
+READ_ONES = [each for each in MUTATIONS if each.outcome == READ]
+# Of all kinds.
+SAMPLE = [each for each in READ_ONES if TOKENIZERS in each.references][::21]
+# {mode of the references: arguments of ours}
+MODES = {"added": {}, "all": {"tokens_in_text": "all"}}
+
+
+def names(mutations):
+    return [mutation.name for mutation in mutations]
+
+
+def test_the_list_is_long_and_its_names_tell_apart():
+    assert len(READ_ONES) > 300 and len(REFUSED_ONES) > 300
+    assert len(set(names(MUTATIONS))) == len(MUTATIONS)
+    for base in bases.NAMES:
+        assert len(bases.lines_of(base)) >= 200
+        assert any(each.base == base for each in READ_ONES)
+
+
+@pytest.mark.parametrize("mutation", REFUSED_ONES, ids=names(REFUSED_ONES))
+def test_what_is_refused(tmp_path, mutation):
+    folder = bases.write(folder_of(mutation), tmp_path / "folder")
+    with pytest.raises(ValueError) as caught:
+        Preprocessor.from_folder(folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    told = {part for place in mutation.changes for part in place.split(": ")}
+    told |= {part for path in told for part in path.split(".")}
+    assert any(part in message.replace(str(folder), "") for part in told)
+
+
+def our_rows(folder, lines, **options):
+    """Returns what `Preprocessor` makes of lines, as the references do."""
+    preprocessor = Preprocessor.from_folder(folder, **options)
+    texts = tf.constant([line.encode("utf-8") for line in lines])
+    pairs = tuple(tf.constant(list(side)) for side in zip(*peer.pairs(lines)))
+    rows = []
+    for given in (texts, pairs):
+        inputs = preprocessor(given)
+        ids, mask, types = (
+            inputs[name].numpy().tolist()
+            for name in ("input_ids", "input_mask", "segment_ids")
+        )
+        for row, length in enumerate(map(sum, mask)):
+            assert mask[row] == [1] * length + [0] * (len(mask[row]) - length)
+            rows.append([ids[row][:length], types[row][:length]])
+    return rows
+
+
+def with_types(mutation, rows):
+    """Returns rows of a reference with the token types that a model reads."""
+    names_of_inputs = folder_of(mutation).get(SETTINGS)
+    names_of_inputs = (names_of_inputs or {}).get("model_input_names")
+    if names_of_inputs and "token_type_ids" not in names_of_inputs:
+        # Models feed zeros for what is not there.
+        return [[ids, [0] * len(ids)] for ids, _ in rows]
+    return rows
+
+
+def check(mutation, folder, mode, expected):
+    lines = bases.lines_of(mutation.base)
+    found = our_rows(folder, lines, **MODES[mode])
+    assert len(found) == len(expected)
+    texts = [*lines, *peer.pairs(lines)]
+    different = [
+        (text, ours, theirs)
+        for text, ours, theirs in zip(texts, found, expected)
+        if ours != theirs
+    ]
+    assert not different, f"{mode}: {len(different)}, first {different[0]}"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mutation", SAMPLE, ids=names(SAMPLE))
+def test_what_is_read(tmp_path, mutation, mode):
+    folder = bases.write(folder_of(mutation), tmp_path / "folder")
+    special = bases.special_of(mutation.base).names
+    rows = peer.by_tokenizers(folder, bases.lines_of(mutation.base), special)
+    check(mutation, folder, mode, with_types(mutation, rows[mode]))
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory):
+    """{name of a mutation: (its folder, {library: {mode: rows}})}"""
+    root = tmp_path_factory.mktemp("mutations")
+    lines = {}
+    for number, base in enumerate(bases.NAMES):
+        lines[base] = root / f"lines-{number}.json"
+        lines[base].write_text(json.dumps(bases.lines_of(base)), "utf-8")
+    tasks = [
+        {
+            "folder": str(bases.write(folder_of(each), root / str(number))),
+            "lines": str(lines[each.base]),
+            "special": bases.special_of(each.base).names,
+            "libraries": each.references,
+        }
+        for number, each in enumerate(READ_ONES)
+    ]
+    (root / "tasks.json").write_text(json.dumps(tasks), "utf-8")
+    peers.run(peer.__file__, root / "tasks.json", root / "results.json")
+    found = json.loads((root / "results.json").read_text("utf-8"))
+    return {
+        each.name: (
+            task["folder"],
+            {
+                library: {
+                    mode: found["rows"][number]
+                    for mode, number in facts.items()
+                }
+                for library, facts in result.items()
+            },
+        )
+        for each, task, result in zip(READ_ONES, tasks, found["results"])
+    }
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mutation", READ_ONES, ids=names(READ_ONES))
+def test_what_is_read_as_peers_do(theirs, mutation, mode):
+    folder, rows = theirs[mutation.name]
+    for library in mutation.references:
+        expected = with_types(mutation, rows[library][mode])
+        check(mutation, folder, mode, expected)
