@@ -245,6 +245,8 @@ def _uncased_json():
         "decoder.prefix": ["@@"],
         # Files before tokenizers 0.12 do not name it.
         "model.type": [ABSENT],
+        # An id that nothing has.
+        "model.vocab": [lambda old: old | {"beyond": len(old) + 1}],
         "version": ["1.0"],
     }
     return _each(READ, UNCASED, JSON, table)
@@ -327,19 +329,36 @@ def _uncased_json_refused():
         "model": other_models,
         "model.unk_token": ["[MASK]", "[PAD]"],
         "model.continuing_subword_prefix": ["", "@@", "#"],
-        # transformers has 100 whatever the file says.
-        "model.max_input_chars_per_word": [50, 99, 200],
         "model.vocab": [
             ABSENT,
             {},
             lambda old: {
                 token: index for token, index in old.items() if index != _SEP
             },
-            lambda old: old | {"beyond": len(old) + 1},
             lambda old: old | {"twice": 20},
         ],
     }
     return _each(REFUSED, UNCASED, JSON, table)
+
+
+def _longest_words():
+    """model.max_input_chars_per_word, which is 200 in Google's code.
+
+    transformers' class has 100 whatever the file says, since version 5.
+    """
+    path = "model.max_input_chars_per_word"
+    found = _each(READ, UNCASED, JSON, {path: [50, 99, 200]}, (TOKENIZERS,))
+    for value in (50, 200):
+        found += _one(
+            READ,
+            UNCASED,
+            f"words of {value} characters, of no class",
+            {
+                f"{JSON}: {path}": value,
+                f"{SETTINGS}: tokenizer_class": "PreTrainedTokenizerFast",
+            },
+        )
+    return found
 
 
 def _case():
@@ -1598,6 +1617,7 @@ MUTATIONS = [
     *_as_they_are(),
     *_uncased_json(),
     *_uncased_json_refused(),
+    *_longest_words(),
     *_case(),
     *_vocabulary_files(),
     *_bert_settings(),
