@@ -59,6 +59,7 @@ parity-check: $(VENV)/installed
 		tests/tuning/test_peers.py tests/tuning/test_families.py \
 		tests/text/test_bpe_peers.py \
 		tests/text/test_unigram_peers.py \
+		tests/text/test_tokenizer_mutations.py \
 		tests/training/test_objective_peers.py \
 		tests/serving/test_reranker.py \
 		tests/serving/test_sentence_folders.py \

@@ -105,7 +105,7 @@ def _each(outcome, base, file, table, references=BOTH):
     """Returns a mutation of every value of {path in a file: values}."""
     return [
         Mutation(
-            f"{base}: {file}: {path}: {_shown(value, number)}",
+            f"{base}: {file}: {path}: {_shown(value, number)}, {outcome}",
             base,
             {f"{file}: {path}": value},
             outcome,
@@ -1253,9 +1253,9 @@ def _bpe():
 # -- Unigrams -----------------------------------------------------------------
 
 _SPLITS = {"type": "WhitespaceSplit"}
-# Metaspace alone is the form of transformers' converters since 4.40. `tokenizers`
-# and transformers 4 take it from the file. transformers 5 splits at white space
-# first, whatever the file says, if the folder names a class.
+# Metaspace alone is the form of transformers' converters since 4.40.
+# `tokenizers` and transformers 4 take it from the file. transformers 5 splits
+# at white space first, whatever the file says, if the folder names a class.
 _METASPACE_ALONE = {
     "pre_tokenizer": [_METASPACE, _sequence("pre_tokenizer", _METASPACE)]
 }

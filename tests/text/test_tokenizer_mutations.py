@@ -6,6 +6,7 @@ compares all that are read with `tokenizers` and transformers; without
 `-m peers`, a few of them with `tokenizers`.
 """
 
+import functools
 import json
 
 import pytest
@@ -25,9 +26,13 @@ from support.tokenizer_mutations import folder_of
 REFUSED_ONES = [each for each in MUTATIONS if each.outcome == REFUSED]
 READ_ONES = [each for each in MUTATIONS if each.outcome == READ]
 # Of all kinds.
-SAMPLE = [each for each in READ_ONES if TOKENIZERS in each.references][::21]
+SAMPLE = [each for each in READ_ONES if TOKENIZERS in each.references][::23]
 # {mode of the references: arguments of ours}
 MODES = {"added": {}, "all": {"tokens_in_text": "all"}}
+# {mode: {base: lines in which ours differ on purpose}}. A special token that
+# only lower case makes of a text is text here, as in SentencePiece, whose
+# control pieces no text has.
+OTHERWISE = {"all": {"albert": ("<PAD>", "<UNK>")}}
 
 
 def names(mutations):
@@ -49,25 +54,33 @@ def test_what_is_refused(tmp_path, mutation):
         Preprocessor.from_folder(folder)
     message = str(caught.value)
     assert "\n" not in message
-    told = {part for place in mutation.changes for part in place.split(": ")}
-    told |= {part for path in told for part in path.split(".")}
-    assert any(part in message.replace(str(folder), "") for part in told)
+    settings = {
+        part
+        for place in mutation.changes
+        for part in place.partition(": ")[2].split(".")
+    }
+    files = {*bases.make(mutation.base), *mutation.changes}
+    assert any(name in message for name in (files | settings) - {""})
 
 
-def our_rows(folder, lines, **options):
-    """Returns what `Preprocessor` makes of lines, as the references do."""
-    preprocessor = Preprocessor.from_folder(folder, **options)
-    texts = tf.constant([line.encode("utf-8") for line in lines])
-    pairs = tuple(tf.constant(list(side)) for side in zip(*peer.pairs(lines)))
+@functools.cache
+def rows_of_spec(spec, base):
+    """Returns what a `Preprocessor` makes of a base's lines and their pairs.
+
+    Most mutations have equal specs, which alone tell what it makes.
+    """
+    preprocessor = Preprocessor(spec, bases.MAX_LENGTH)
+    lines = bases.lines_of(base)
+    pairs = zip(*peer.pairs(lines))
     rows = []
-    for given in (texts, pairs):
-        inputs = preprocessor(given)
+    for texts in (tf.constant(lines), tuple(map(tf.constant, pairs))):
+        inputs = preprocessor(texts)
         ids, mask, types = (
             inputs[name].numpy().tolist()
             for name in ("input_ids", "input_mask", "segment_ids")
         )
         for row, length in enumerate(map(sum, mask)):
-            assert mask[row] == [1] * length + [0] * (len(mask[row]) - length)
+            assert 0 not in mask[row][:length]
             rows.append([ids[row][:length], types[row][:length]])
     return rows
 
@@ -82,15 +95,21 @@ def with_types(mutation, rows):
     return rows
 
 
+def is_otherwise(text, base, mode):
+    given = OTHERWISE.get(mode, {}).get(base.removesuffix(" files"), ())
+    return any(each in "".join(text) for each in given)
+
+
 def check(mutation, folder, mode, expected):
-    lines = bases.lines_of(mutation.base)
-    found = our_rows(folder, lines, **MODES[mode])
+    spec = Preprocessor.from_folder(folder, **MODES[mode]).tokenizer.spec
+    found = rows_of_spec(spec, mutation.base)
     assert len(found) == len(expected)
+    lines = bases.lines_of(mutation.base)
     texts = [*lines, *peer.pairs(lines)]
     different = [
         (text, ours, theirs)
         for text, ours, theirs in zip(texts, found, expected)
-        if ours != theirs
+        if ours != theirs and not is_otherwise(text, mutation.base, mode)
     ]
     assert not different, f"{mode}: {len(different)}, first {different[0]}"
 
