@@ -259,7 +259,6 @@ def _uncased_json_refused():
         None,
     ]
     table = {
-        "truncation.direction": [],
         "truncation": [
             {
                 "direction": "Left",
@@ -535,6 +534,14 @@ _MEANINGLESS = {
     "extra_special_tokens": [{}, [], None],
     "additional_special_tokens": [[], None],
     "added_tokens_decoder": [{}],
+    "model_specific_special_tokens": [{}],
+    "chat_control_tokens": [["<|end|>"]],
+    "response_template": [None],
+    "fast_tokenizer_files": [["tokenizer.json"]],
+    "init_inputs": [[]],
+    # These classes frame texts whatever it is.
+    "add_bos_token": [True, False],
+    "add_eos_token": [True, False],
     "a_private_note": ["note", {"of": "an owner"}],
 }
 _BERT_MEANINGLESS = {
@@ -550,6 +557,12 @@ _BERT_MEANINGLESS = {
     "wordpieces_prefix": ["##"],
     "auto_map": [{"AutoModel": "modeling.Model"}],
 }
+
+
+def _decoder_entry(content, **flags):
+    token = added_token(0, content, **flags)
+    del token["id"]
+    return token
 
 
 def _bert_settings():
@@ -572,7 +585,7 @@ def _bert_settings():
         "sep_token": ["[MASK]", "[CLS]"],
         "unk_token": ["[MASK]", "[PAD]"],
         "pad_token": [["[PAD]"], 0],
-        "mask_token": [1],
+        "mask_token": [1, "[unused1]"],
         "do_lower_case": ["yes", 1],
     }
     for base in (UNCASED, UNCASED_FILES):
@@ -593,6 +606,44 @@ def _bert_settings():
             )
         },
     )  # fmt: skip
+    mask = _decoder_entry("[MASK]", lstrip=True)
+    found += _one(
+        READ,
+        UNCASED_FILES,
+        "a mask that takes the space before it",
+        {f"{SETTINGS}: mask_token": {"__type": "AddedToken", **mask}},
+        (TRANSFORMERS,),
+    )
+    tokens = bases.make(UNCASED)[SETTINGS]
+    tokens = {key: tokens[key] for key in tokens if key.endswith("_token")}
+    for base in (UNCASED, UNCASED_FILES):
+        place = "special_tokens_map.json"
+        found += _one(
+            READ, base, f"{place} of the same", {place: tokens}, (TRANSFORMERS,)
+        )
+        found += _one(
+            REFUSED,
+            base,
+            f"{place} of another [CLS]",
+            {place: tokens | {"cls_token": "[MASK]"}},
+        )
+    # A class without settings of its own: tokenizer.json tells.
+    for name, value in {
+        "do_lower_case": False,
+        "strip_accents": False,
+        "tokenize_chinese_chars": False,
+    }.items():
+        found += _one(
+            READ,
+            UNCASED,
+            f"{name} of no class",
+            {
+                f"{SETTINGS}: {name}": value,
+                f"{SETTINGS}: tokenizer_class": "PreTrainedTokenizerFast",
+            },
+        )
+    found += _one(READ, UNCASED, "no config.json", {CONFIG: ABSENT})
+    found += _one(READ, UNCASED, "spare rows", {f"{CONFIG}: vocab_size": 1024})
     found += _one(READ, UNCASED, "no settings", {SETTINGS: ABSENT})
     found += _one(READ, UNCASED, "empty settings", {SETTINGS: {}})
     found += _one(
@@ -725,12 +776,6 @@ def _classes():
 
 
 # -- Added tokens -------------------------------------------------------------
-
-
-def _decoder_entry(content, **flags):
-    token = added_token(0, content, **flags)
-    del token["id"]
-    return token
 
 
 _E1, _NEW_WORD, _ENT, _TWO_WORDS = bases.ADDED
@@ -1132,6 +1177,12 @@ def _bpe():
             f"{value} of a space",
             {place: True, name: value},
         )
+    found += _one(
+        READ,
+        ROBERTA_JSON,
+        "settings of no class have a space",
+        {settings: True, name: "PreTrainedTokenizerFast"},
+    )
     found += _one(
         REFUSED, ROBERTA_JSON, "the settings have a space", {settings: True}
     )
