@@ -58,7 +58,8 @@ class Mutation(NamedTuple):
             with keys and indices, separated by dots. A value may be ABSENT, or
             a function of the old value.
         outcome: READ or REFUSED.
-        references: Whose ids ours equal, if it is READ.
+        references: Whose ids ours equal, if it is READ; those of the base if
+            there are none.
     """
 
     name: str
@@ -361,27 +362,19 @@ def _longest_words():
 
 
 def _case():
-    """The case, where the files disagree: transformers goes by its settings.
+    """The case, of which both files may speak.
 
-    Before version 5 it wrote them into the normalizer, so that all folders
-    of a released model that disagree were always read like this.
+    Where they disagree, a BertTokenizer of transformers obeys its settings, and
+    `tokenizers` tokenizer.json. No released model is known to need either.
     """
     settings = f"{SETTINGS}: do_lower_case"
     lowercase = f"{JSON}: normalizer.lowercase"
     name = f"{SETTINGS}: tokenizer_class"
     found = _one(
-        READ,
-        UNCASED,
-        "json is cased, settings not",
-        {lowercase: False},
-        (TRANSFORMERS,),
+        REFUSED, UNCASED, "json is cased, settings not", {lowercase: False}
     )
     found += _one(
-        READ,
-        CASED,
-        "json is uncased, settings not",
-        {lowercase: True},
-        (TRANSFORMERS,),
+        REFUSED, CASED, "json is uncased, settings not", {lowercase: True}
     )
     # Without a word in the settings, the class is uncased.
     found += _one(READ, UNCASED, "only json tells", {settings: ABSENT})
@@ -467,7 +460,8 @@ def _vocabulary_files():
                 REFUSED, base, f"vocab.txt: {name}", {"vocab.txt": value}
             )
     # Its first entry is [PAD] for everyone who reads UTF-8 with a mark. To
-    # transformers it is another token, which is then added at the end.
+    # transformers it is another token, and [PAD] is added at the end. So the
+    # reference is the base.
     found += _one(
         READ,
         GOOGLE,
@@ -1042,14 +1036,7 @@ def _bpe():
             "post_processor": [
                 _roberta_frame(),
                 _sequence("post_processor", _roberta_frame()),
-                # As transformers' converters write it.
-                _sequence(
-                    "post_processor",
-                    _BYTE_LEVEL,
-                    _roberta_frame(),
-                ),
             ],
-            "post_processor.trim_offsets": [False],
             "post_processor.add_prefix_space": [True],
             "decoder": [None, {"type": "Fuse"}],
             "model.dropout": [0.0, 0, ABSENT],
@@ -1101,6 +1088,8 @@ def _bpe():
             "post_processor": [
                 None,
                 {"type": "ByteLevel", "trim_offsets": True},
+                # As in Llama 3, and no RoBERTa.
+                _sequence("post_processor", _BYTE_LEVEL, _roberta_frame()),
                 _roberta_frame(num_between=1),
                 _roberta_frame(num_between=3),
                 {
@@ -1148,6 +1137,15 @@ def _bpe():
             f"{JSON}: model.merges": lambda old: [
                 merge.split(" ") for merge in old
             ]
+        },
+    )
+    found += _one(
+        READ,
+        ROBERTA_JSON,
+        "offsets with spaces",
+        {
+            f"{JSON}: post_processor.trim_offsets": False,
+            f"{SETTINGS}: trim_offsets": False,
         },
     )
     # Every byte is an entry: the fallback for unknown ones is never used.
