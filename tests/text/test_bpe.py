@@ -541,10 +541,7 @@ def test_files_that_are_missing_or_damaged(tmp_path):
     path.write_text("#version: 0.2\nĠ t\nh e x\n", "utf-8")
     with pytest.raises(ValueError, match=r"merges.txt, line 3: must be two"):
         tokenizer_files.read(folder)
-    path.write_text("Ġ t\r\nh e\r\n", "utf-8")
-    with pytest.raises(ValueError, match=r"merges.txt, line 1: must be two"):
-        tokenizer_files.read(folder)
-    path.write_text("Ġ t\nh e\n", "utf-8")
+    path.write_text("Ġ t\r\nh e\r\n", "utf-8", newline="")
     ids = {token: n for n, token in enumerate(ROBERTA.names)}
     (tmp_path / "x/vocab.json").write_text(json.dumps(ids))
     with pytest.raises(ValueError, match=r"vocab.json: .* each of the 256"):

@@ -41,6 +41,7 @@ class Otherwise(NamedTuple):
     bases: tuple[str, ...]
     modes: tuple[str, ...] = ("added", "all")
     files: tuple[str, ...] = ()
+    mutation: str = ""
 
 
 _ALBERT = (bases.ALBERT_JSON, bases.ALBERT_FILES)
@@ -80,6 +81,13 @@ OTHERWISE = (
         r"\w<mask>|<mask>\w",
         (bases.XLM_ROBERTA,),
         ("all",),
+    ),
+    Otherwise(
+        "beside SentencePiece's file alone, transformers 5 loses the tokens of "
+        "special_tokens_map.json, which transformers 4 has",
+        re.escape("[E1]"),
+        (bases.ALBERT_FILES, bases.XLM_ROBERTA_FILES),
+        mutation="special_tokens_map.json$",
     ),
 )
 
@@ -153,6 +161,7 @@ def is_otherwise(text, mutation, mode):
         mutation.base in each.bases
         and mode in each.modes
         and not any(name in folder for name in each.files)
+        and re.search(each.mutation, mutation.name)
         and any(re.search(each.lines, line) for line in lines)
         for each in OTHERWISE
     )

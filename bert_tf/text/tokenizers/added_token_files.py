@@ -149,10 +149,12 @@ def in_json(path: str, tokenizer: dict[str, Any]) -> list[Listed]:
 def _in_decoder(folder, decoder):
     path = f"{folder}/{SETTINGS_FILE}"
     with files.errors_named(path):
-        if not isinstance(decoder, dict):
+        if not isinstance(decoder, dict) or not all(
+            isinstance(value, dict) for value in decoder.values()
+        ):
             raise ValueError(
-                f"`{_DECODER}` must be an object of ids and tokens. Received: "
-                f"{files.shortened(decoder)}."
+                f"`{_DECODER}` must be an object of ids and tokens, which are "
+                f"objects. Received: {files.shortened(decoder)}."
             )
         found = [
             Listed(_token(_DECODER, value), _index(_DECODER, index), path)

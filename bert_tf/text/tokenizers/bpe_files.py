@@ -356,8 +356,8 @@ def _read_merges(path):
     for number, line in enumerate(lines, start=1):
         if line.startswith(_VERSION):
             continue
-        pair = line.split(" ")
-        if not _is_pair(pair) or line.endswith("\r"):
+        pair = line.removesuffix("\r").split(" ")
+        if not _is_pair(pair):
             raise ValueError(
                 f"{path}, line {number}: must be two entries separated by a "
                 f"space. Received: {files.shortened(line)}."

@@ -368,7 +368,7 @@ def _check_settings(settings, found, name):
                 f"Received: {key}={files.shortened(received)}."
             )
     for key in ("add_bos_token", "add_eos_token"):
-        if name not in _NUM_REPLACED and settings.get(key) is not None:
+        if name not in SPECIAL and settings.get(key) is not None:
             raise ValueError(
                 f"`{key}` must not be set: the frame of texts is that of "
                 f"`post_processor`. Received: {key}={settings[key]!r}."

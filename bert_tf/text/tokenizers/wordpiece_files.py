@@ -220,8 +220,9 @@ def _second_segment(folder, settings, tokenizer):
     """
     path = f"{folder}/config.json"
     if files.exists(path):
-        num_segments = files.read_object(path).get("type_vocab_size", 0)
-        if num_segments in (0, 1):
+        config = files.read_object(path)
+        usual = 0 if config.get("model_type") == "distilbert" else 2
+        if config.get("type_vocab_size", usual) in (0, 1):
             return BERT.second_segment
     with files.errors_named(f"{folder}/{SETTINGS_FILE}"):
         # Without tokenizer.json, transformers cannot make a general class.
