@@ -44,6 +44,15 @@ class Otherwise(NamedTuple):
     mutation: str = ""
 
 
+# Classes whose tokenizers in transformers 5 give a model no token types by
+# default, whatever tokenizer.json says.
+WITHOUT_TYPES = (
+    "DistilBertTokenizer",
+    "DistilBertTokenizerFast",
+    "PreTrainedTokenizerFast",
+    "TokenizersBackend",
+    "ATokenizerOfTheirOwn",
+)
 _ALBERT = (bases.ALBERT_JSON, bases.ALBERT_FILES)
 # The first three are of folders without one of the files named.
 OTHERWISE = (
@@ -145,9 +154,18 @@ def rows_of_spec(spec, base):
 
 def with_types(mutation, rows):
     """Returns rows of a reference with the token types that a model reads."""
-    names_of_inputs = folder_of(mutation).get(SETTINGS)
-    names_of_inputs = (names_of_inputs or {}).get("model_input_names")
-    if names_of_inputs and "token_type_ids" not in names_of_inputs:
+    settings = folder_of(mutation).get(SETTINGS) or {}
+    names_of_inputs = settings.get("model_input_names")
+    if names_of_inputs:
+        is_given = "token_type_ids" in names_of_inputs
+    else:
+        # Models without segments do not look at them.
+        is_given = (
+            mutation.base != bases.UNCASED
+            or mutation.name.endswith(": distilbert")
+            or settings.get("tokenizer_class") not in WITHOUT_TYPES
+        )
+    if not is_given:
         # Models feed zeros for what is not there.
         return [[ids, [0] * len(ids)] for ids, _ in rows]
     return rows

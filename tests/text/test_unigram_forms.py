@@ -310,14 +310,20 @@ def test_spaces_that_something_else_follows_are_refused(tmp_path, steps):
         (XLM_ROBERTA_CLASS, {"cls_token": "</s>"}, "`cls_token` must be '<s>'"),
         (XLM_ROBERTA_CLASS, {"bos_token": "</s>"}, "`bos_token` must be '<s>'"),
         (CAMEMBERT_CLASS, {"eos_token": "<s>"}, "`eos_token` must be '</s>'"),
-        (ALBERT_CLASS, {"add_bos_token": True}, "`add_bos_token` must not be"),
+        (
+            "PreTrainedTokenizerFast",
+            {"add_bos_token": True},
+            "`add_bos_token` must not be",
+        ),
         (ALBERT_CLASS, {"do_lower_case": False}, "`do_lower_case` must be T"),
     ],
 )  # fmt: skip
 def test_settings_of_another_tokenizer_are_refused(
     tmp_path, name, settings, message
 ):
-    contents = contents_of(name)
+    contents = contents_of(
+        name if name != "PreTrainedTokenizerFast" else XLM_ROBERTA_CLASS
+    )
     folder = write(tmp_path / "a", contents, tokenizer_class=name, **settings)
     with pytest.raises(ValueError, match=f"tokenizer_config.json: .*{message}"):
         tokenizer_files.read(folder)
