@@ -21,9 +21,7 @@ feed-forward layer.
 """
 
 import dataclasses
-import math
 from typing import Any
-from typing import TypeAlias
 
 import tensorflow as tf
 
@@ -31,9 +29,6 @@ from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.layers.attention_mask import make_attention_mask
 from bert_tf.models.encoder import BertEncoder
-
-# A dense layer's kernel and bias.
-_Dense: TypeAlias = tuple[tf.Tensor, tf.Tensor]
 
 # The fields of a configuration that the code here follows, and those that do
 # not change what an encoder computes.
@@ -87,26 +82,19 @@ class InferenceEncoder:
         self, encoder: BertEncoder, are_constant: bool = False
     ) -> None:
         config = encoder.config
-        num_heads = config.num_attention_heads
         self._encoder = encoder
         self._config = config
         self._dtype = encoder.compute_dtype
         self._is_float32 = self._dtype == "float32"
         self._are_constant = are_constant
-        are_halved = are_constant and self._is_float32
-        if num_heads % 2 or config.intermediate_size % 2:
-            are_halved = False
-        self._num_parts = 2 if are_halved else 1
-        self._heads_of_part = num_heads // self._num_parts
-        self._head_size = config.hidden_size // num_heads
-        scale = self._head_size**-0.5
-        #
-        self._score_scale = scale if self._is_float32 else None
-        self._kernel_scale = self._query_scale = None
-        if not self._is_float32 and are_constant:
-            self._kernel_scale = scale
-        elif not self._is_float32:
-            self._query_scale = scale
+        sizes = config.num_attention_heads, config.intermediate_size
+        are_even = not any(size % 2 for size in sizes)
+        self._num_parts = 1
+        if are_constant and self._is_float32 and are_even:
+            self._num_parts = 2
+        self._num_heads = config.num_attention_heads // self._num_parts
+        self._head_size = config.hidden_size // config.num_attention_heads
+        self._scale = self._head_size**-0.5
 
     def __call__(
         self,
@@ -119,10 +107,10 @@ class InferenceEncoder:
         x_BLD = self._embed(inputs)
         shape = tf.shape(x_BLD)
         bias_B1QK = _mask_bias(inputs, self._config.is_decoder)
-        weights = [self._weights_of(block) for block in self._encoder.blocks]
         num_layers = self._config.num_hidden_layers
+        own_blocks = self._encoder.blocks
         *blocks, last = (
-            weights[index * len(weights) // num_layers]
+            own_blocks[index * len(own_blocks) // num_layers]
             for index in range(num_layers)
         )
         x_TD = _as_matrix(x_BLD)
@@ -172,10 +160,10 @@ class InferenceEncoder:
         elif config.type_vocab_size:
             segment_ids = inputs[features.SEGMENT_IDS]
             x_BLD += _take(layer.segment_embeddings, segment_ids)
-        x_BLD = self._normalize(_norm_of(layer.layer_norm), x_BLD)
+        x_BLD = self._normalize(layer.layer_norm, x_BLD)
         if config.embedding_size is None:
             return x_BLD
-        return _project_rows(self._dense_of(layer.projection), x_BLD)
+        return self._project_rows(layer.projection, x_BLD)
 
     def _call_last_at(
         self, positions, pooled_at, block, x_TD, bias_B1QK, shape
@@ -206,155 +194,117 @@ class InferenceEncoder:
 
     def _call_block(self, block, x_TD, queries_RD, bias_B1QK, shape):
         """Returns a block's outputs for some of the tokens, `[R, D]`."""
+        layer = block.attention
+        projections = (layer.query, layer.key, layer.value)
         contexts_RD = [
             self._attend(heads, x_TD, queries_RD, bias_B1QK, shape)
-            for heads in block.heads
+            for heads in zip(*map(self._parts_of, projections))
         ]
-        x_RD = queries_RD + _project_parts(block.merge_heads, contexts_RD)
-        x_RD = self._normalize(block.attention_norm, x_RD)
+        x_RD = queries_RD + self._join(layer.merge_heads, contexts_RD)
+        x_RD = self._normalize(block.attention_layer_norm, x_RD)
         activate = _ACTIVATIONS[self._config.hidden_act]
         active_RF = [
-            activate(_project(units, x_RD)) for units in block.intermediate
+            activate(_project(x_RD, units))
+            for units in self._parts_of(block.intermediate)
         ]
-        x_RD += _project_parts(block.output, active_RF)
-        return self._normalize(block.output_norm, x_RD)
+        x_RD += self._join(block.output_dense, active_RF)
+        return self._normalize(block.output_layer_norm, x_RD)
 
-    def _attend(self, heads, x_TD, queries_RD, bias_B1QK, shape):
+    def _attend(self, projections, x_TD, queries_RD, bias_B1QK, shape):
         """Returns the context of a part of the heads, as a matrix."""
-        batch_size, length, _ = tf.unstack(shape)
-        size_of_part = self._heads_of_part, self._head_size
-        if self._are_constant and queries_RD is x_TD:
-            joined = [tf.concat(weights, axis=-1) for weights in zip(*heads)]
-            x = _project(joined, x_TD)
-            x = tf.reshape(x, (batch_size, length, 3, *size_of_part))
-            query, key, value = tf.unstack(tf.transpose(x, (2, 0, 3, 1, 4)))
-        else:
-            query, key, value = (
-                tf.reshape(_project(dense, x), (batch_size, -1, *size_of_part))
-                for dense, x in zip(heads, (queries_RD, x_TD, x_TD))
-            )
-            query, key, value = (
-                tf.transpose(x, (0, 2, 1, 3)) for x in (query, key, value)
-            )
-        if self._query_scale is not None:
-            query *= self._query_scale
+        query, key, value = self._heads_of(projections, x_TD, queries_RD, shape)
         scores = tf.matmul(query, key, transpose_b=True)
-        scores = tf.cast(scores, tf.float32)
-        if self._score_scale is not None:
-            scores *= self._score_scale
-        scores += bias_B1QK
+        if self._is_float32:
+            scores *= self._scale
+        scores = tf.cast(scores, tf.float32) + bias_B1QK
         probs = tf.cast(tf.nn.softmax(scores), self._dtype)
         context = tf.transpose(tf.matmul(probs, value), (0, 2, 1, 3))
-        return tf.reshape(context, (-1, math.prod(size_of_part)))
+        return tf.reshape(context, (-1, self._num_heads * self._head_size))
+
+    def _heads_of(self, projections, x_TD, queries_RD, shape):
+        """Returns queries, keys and values, `[B, N, Q or K, H]`.
+
+        But in float32, the queries are scaled: there are fewer than scores.
+        """
+        batch_size, length, _ = tf.unstack(shape)
+        sizes = self._num_heads, self._head_size
+        if self._are_constant and queries_RD is x_TD:
+            query, *others = projections
+            if not self._is_float32:
+                query = [weight * self._scale for weight in query]
+            joined = [tf.concat(each, -1) for each in zip(query, *others)]
+            x = tf.reshape(
+                _project(x_TD, joined), (batch_size, length, 3, *sizes)
+            )
+            return tf.unstack(tf.transpose(x, (2, 0, 3, 1, 4)))
+        query, key, value = (
+            tf.transpose(
+                tf.reshape(_project(x, dense), (batch_size, -1, *sizes)),
+                (0, 2, 1, 3),
+            )
+            for x, dense in zip((queries_RD, x_TD, x_TD), projections)
+        )
+        if not self._is_float32:
+            query *= self._scale
+        return query, key, value
 
     def _pool(self, first):
         if not self._config.has_pooler:
             return first
-        dense = self._dense_of(self._encoder.pooler.dense)
-        return tf.nn.tanh(_project_rows(dense, first))
+        return tf.nn.tanh(self._project_rows(self._encoder.pooler.dense, first))
 
-    def _normalize(self, norm, x):
+    def _normalize(self, layer, x):
         """Returns layer normalisation, computed in float32."""
-        gamma, beta = norm
         x = tf.cast(x, tf.float32)
         x -= tf.reduce_mean(x, axis=-1, keepdims=True)
         variance = tf.reduce_mean(tf.square(x), axis=-1, keepdims=True)
         x *= tf.math.rsqrt(variance + self._config.layer_norm_eps)
-        return tf.cast(x * gamma + beta, self._dtype)
+        x *= tf.cast(layer.gamma, tf.float32)
+        return tf.cast(x + tf.cast(layer.beta, tf.float32), self._dtype)
 
-    def _dense_of(self, layer, factor=None):
-        """Returns kernel and bias, times a factor."""
-        # Where there is LoRA, `kernel` is a sum.
-        weights = layer.kernel, layer.bias
-        if factor is not None:
-            weights = tuple(weight * factor for weight in weights)
-        return tuple(tf.cast(weight, self._dtype) for weight in weights)
-
-    def _weights_of(self, block):
-        attention, num_parts = block.attention, self._num_parts
-        query, key, value, intermediate = (
-            _columns(dense, num_parts)
-            for dense in (
-                self._dense_of(attention.query, self._kernel_scale),
-                self._dense_of(attention.key),
-                self._dense_of(attention.value),
-                self._dense_of(block.intermediate),
-            )
-        )
-        return _Block(
-            heads=list(zip(query, key, value)),
-            merge_heads=_rows(self._dense_of(attention.merge_heads), num_parts),
-            attention_norm=_norm_of(block.attention_layer_norm),
-            intermediate=intermediate,
-            output=_rows(self._dense_of(block.output_dense), num_parts),
-            output_norm=_norm_of(block.output_layer_norm),
+    def _weights_of(self, layer):
+        # With LoRA, `kernel` is a sum and no variable.
+        return (
+            tf.cast(layer.kernel, self._dtype),
+            tf.cast(layer.bias, self._dtype),
         )
 
+    def _parts_of(self, layer):
+        """Returns kernel and bias for each part of a layer's outputs."""
+        cut = (
+            _cut(each, -1, self._num_parts) for each in self._weights_of(layer)
+        )
+        return list(zip(*cut))
 
-@dataclasses.dataclass(frozen=True)
-class _Block:
-    """The weights of a block, in the parts that they are used in.
+    def _join(self, layer, parts):
+        """Returns the outputs of a layer whose inputs are in parts."""
+        kernel, bias = self._weights_of(layer)
+        kernel, *kernels = _cut(kernel, 0, self._num_parts)
+        part, *others = parts
+        x = _project(part, (kernel, bias))
+        return sum(map(tf.matmul, others, kernels), x)
 
-    Args:
-        heads: Of each part of the heads: queries, keys and values.
-        merge_heads, output: Each part of the kernel's rows, and the bias.
-        intermediate: Each part of the units.
-        attention_norm, output_norm: Scale and offset.
-    """
-
-    heads: list[tuple[_Dense, _Dense, _Dense]]
-    merge_heads: tuple[list[tf.Tensor], tf.Tensor]
-    attention_norm: tuple[tf.Tensor, tf.Tensor]
-    intermediate: list[_Dense]
-    output: tuple[list[tf.Tensor], tf.Tensor]
-    output_norm: tuple[tf.Tensor, tf.Tensor]
-
-
-def _norm_of(layer):
-    return tuple(
-        tf.cast(weight, tf.float32) for weight in (layer.gamma, layer.beta)
-    )
+    def _project_rows(self, layer, x):
+        """Returns the outputs of a layer for `[..., D]`."""
+        shape = tf.concat([tf.shape(x)[:-1], layer.bias.shape], axis=0)
+        x_TD = _project(_as_matrix(x), self._weights_of(layer))
+        return tf.reshape(x_TD, shape)
 
 
-def _columns(dense, num_parts):
-    """Returns a dense layer as several that compute a part of the outputs."""
-    kernel, bias = dense
-    if num_parts == 1:
-        return [dense]
-    size = bias.shape[0] // num_parts
-    return [
-        (kernel[:, start : start + size], bias[start : start + size])
-        for start in range(0, size * num_parts, size)
-    ]
-
-
-def _rows(dense, num_parts):
-    """Returns a kernel in parts, one for each part of the inputs, and the bias."""
-    kernel, bias = dense
-    if num_parts == 1:
-        return [kernel], bias
-    size = kernel.shape[0] // num_parts
-    starts = range(0, size * num_parts, size)
-    return [kernel[start : start + size] for start in starts], bias
-
-
-def _project(dense, x_TD):
-    kernel, bias = dense
+def _project(x_TD, weights):
+    kernel, bias = weights
     return tf.nn.bias_add(tf.matmul(x_TD, kernel), bias)
 
 
-def _project_parts(dense, parts):
-    (kernel, *kernels), bias = dense
-    part, *others = parts
-    x = _project((kernel, bias), part)
-    return sum(map(tf.matmul, others, kernels), x)
-
-
-def _project_rows(dense, x):
-    """Returns the outputs of a dense layer for `[..., D]`."""
-    _, bias = dense
-    shape = tf.concat([tf.shape(x)[:-1], bias.shape], axis=0)
-    return tf.reshape(_project(dense, _as_matrix(x)), shape)
+def _cut(weight, axis, num_parts):
+    """Returns a weight in parts along its first axis, 0, or its last, -1."""
+    if num_parts == 1:
+        return [weight]
+    size = weight.shape[axis] // num_parts
+    parts = [
+        slice(start, start + size) for start in range(0, size * num_parts, size)
+    ]
+    return [weight[part] if axis == 0 else weight[..., part] for part in parts]
 
 
 def _as_matrix(x):
