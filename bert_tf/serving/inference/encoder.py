@@ -44,6 +44,7 @@ _KNOWN_FIELDS = frozenset(
         "span_dropout_prob",
     )
 )
+_LONGEST = 512
 _ACTIVATIONS = {
     "gelu": lambda x: tf.nn.gelu(x, approximate=False),
     "gelu_new": lambda x: tf.nn.gelu(x, approximate=True),
@@ -57,9 +58,10 @@ def is_known(config: BertConfig) -> bool:
     """Returns whether `InferenceEncoder` computes what the layers do.
 
     It does unless the configuration sets a field that this module was not
-    written for.
+    written for. Long sequences are left to the layers too, whose attention
+    needs less memory.
     """
-    return all(
+    return config.max_position_embeddings <= _LONGEST and all(
         field.name in _KNOWN_FIELDS
         or getattr(config, field.name) == field.default
         for field in dataclasses.fields(config)
