@@ -196,21 +196,23 @@ class InferenceEncoder:
 
     def _call_block(self, block, x_TD, queries_RD, bias_B1QK, shape):
         """Returns a block's outputs for some of the tokens, `[R, D]`."""
-        layer = block.attention
-        projections = (layer.query, layer.key, layer.value)
-        contexts_RD = [
-            self._attend(heads, x_TD, queries_RD, bias_B1QK, shape)
-            for heads in zip(*map(self._parts_of, projections))
-        ]
-        x_RD = queries_RD + self._join(layer.merge_heads, contexts_RD)
-        x_RD = self._normalize(block.attention_layer_norm, x_RD)
-        activate = _ACTIVATIONS[self._config.hidden_act]
-        active_RF = [
-            activate(_project(x_RD, units))
-            for units in self._parts_of(block.intermediate)
-        ]
-        x_RD += self._join(block.output_dense, active_RF)
-        return self._normalize(block.output_layer_norm, x_RD)
+        # As layers name their operations, for profiles.
+        with tf.name_scope(block.name):
+            layer = block.attention
+            projections = (layer.query, layer.key, layer.value)
+            contexts_RD = [
+                self._attend(heads, x_TD, queries_RD, bias_B1QK, shape)
+                for heads in zip(*map(self._parts_of, projections))
+            ]
+            x_RD = queries_RD + self._join(layer.merge_heads, contexts_RD)
+            x_RD = self._normalize(block.attention_layer_norm, x_RD)
+            activate = _ACTIVATIONS[self._config.hidden_act]
+            active_RF = [
+                activate(_project(x_RD, units))
+                for units in self._parts_of(block.intermediate)
+            ]
+            x_RD += self._join(block.output_dense, active_RF)
+            return self._normalize(block.output_layer_norm, x_RD)
 
     def _attend(self, projections, x_TD, queries_RD, bias_B1QK, shape):
         """Returns the context of a part of the heads, as a matrix."""
