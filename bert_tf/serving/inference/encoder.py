@@ -58,13 +58,18 @@ def is_known(config: BertConfig) -> bool:
     """Returns whether `InferenceEncoder` computes what the layers do.
 
     It does unless the configuration sets a field that this module was not
-    written for. Long sequences are left to the layers too, whose attention
-    needs less memory.
+    written for. Long sequences are left to the layers, whose attention needs
+    less memory.
     """
-    return config.max_position_embeddings <= _LONGEST and all(
+    has_known_fields = all(
         field.name in _KNOWN_FIELDS
         or getattr(config, field.name) == field.default
         for field in dataclasses.fields(config)
+    )
+    return (
+        has_known_fields
+        and config.hidden_act in _ACTIVATIONS
+        and config.max_position_embeddings <= _LONGEST
     )
 
 
