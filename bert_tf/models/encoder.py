@@ -287,6 +287,10 @@ class EncoderModel(ConfiguredModel):
         config: A `BertConfig`.
         shared_embeddings: As in `BertEncoder`.
 
+    Call arguments of every subclass, besides its inputs:
+        encoder: What is called instead of the model's own encoder, with its
+            arguments and results; None for that.
+
     Attributes:
         export_inputs: Names of the inputs in the signature of `export`.
         export_rank: Number of axes of each input, all of any length.

@@ -56,8 +56,8 @@ class BertSpanPredictor(EncoderModel):
             return
         self.span_head.build((None, None, self.config.hidden_size))
 
-    def call(self, inputs, training=None):
-        outputs = self.encoder(inputs, training=training)
+    def call(self, inputs, encoder=None, training=None):
+        outputs = (encoder or self.encoder)(inputs, training=training)
         logits_BLK = self.span_head(
             outputs["sequence_output"], training=training
         )

@@ -4,16 +4,16 @@
 the same attributes, without Keras and without this library.
 """
 
-import contextlib
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.layers.constant_weights import constant_weights
 from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph.compiled import CompiledModel
+from bert_tf.serving.inference.encoder import InferenceEncoder
+from bert_tf.serving.inference.encoder import is_known
 
 
 class ModelCaller:
@@ -89,6 +89,18 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         super().__init__(servable)
         model, preprocessor = servable.kept_model, servable.preprocessor
         self._is_frozen = servable.options.is_frozen
+        encoder = None
+        if is_known(servable.encoder.config):
+            # XLA runs several small products in parallel, which is faster than
+            # the one larger product that constant weights would be joined to.
+            encoder = InferenceEncoder(
+                servable.encoder,
+                are_constant=self._is_frozen
+                and not servable.options.is_jit_compiled,
+            )
+        self._call_model = lambda inputs, training: servable.call_model(
+            inputs, training, encoder
+        )
         # tf.saved_model.save would walk through Keras's own objects. It gets
         # only the tf.Variables; the functions reach the model by a closure.
         self.variables = []
@@ -192,14 +204,10 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         """
         values = [(weight, weight.numpy()) for weight in self._weights()]
         call_model = self._call_model
-        _, _, jit_batch_sizes = self._shapes
-        # XLA runs several small products in parallel, which is faster than the
-        # one larger product that constant weights would be joined to.
-        scope = contextlib.nullcontext if jit_batch_sizes else constant_weights
 
         @tf.function(autograph=False)
         def answer(inputs):
-            with scope(), keras.StatelessScope(state_mapping=values):
+            with keras.StatelessScope(state_mapping=values):
                 return call_model(inputs, training=False)
 
         spec = self.to_model_inputs(self.ids_spec())

@@ -1,6 +1,7 @@
 """Embeddings as they are served: one vector per text."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -220,8 +221,13 @@ class Embedding(Servable):
         first = tf.strings.join([prompt, first])
         return [first, *others] if others else first
 
-    def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
-        outputs = self.model(inputs, training=training)
+    def call_model(
+        self,
+        inputs: dict[str, tf.Tensor],
+        training: bool,
+        encoder: Callable[..., Any] | None = None,
+    ) -> Any:
+        outputs = (encoder or self.model)(inputs, training=training)
         mask, layers = inputs[features.INPUT_MASK], outputs["encoder_outputs"]
         if self.num_left_out:
             # Cut the prompt off, so that the first token is the one after it.

@@ -1,5 +1,6 @@
 """Fill-mask as it is served: the likeliest tokens for each [MASK]."""
 
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -146,7 +147,12 @@ class FillMask(Servable):
         mask = self.preprocessor.vocabulary.special.mask.encode()
         return (text.replace(b"the", mask, 1),)
 
-    def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
+    def call_model(
+        self,
+        inputs: dict[str, tf.Tensor],
+        training: bool,
+        encoder: Callable[..., Any] | None = None,
+    ) -> Any:
         return _answer_masks(
             inputs,
             self.model,
@@ -154,6 +160,7 @@ class FillMask(Servable):
             self.options.settings["top_k"],
             self.options.bounds["max_masks"],
             training,
+            encoder,
         )
 
     def answer_texts(
@@ -229,7 +236,9 @@ class FillMask(Servable):
         return settled | {"sequences": filled.numpy()}
 
 
-def _answer_masks(inputs, model, vocabulary, top_k, max_masks, training):
+def _answer_masks(
+    inputs, model, vocabulary, top_k, max_masks, training, encoder
+):
     """Returns `fill_mask.decode`'s answers to model inputs.
 
     Only some masks at a time have the probabilities of all tokens in memory.
@@ -238,8 +247,9 @@ def _answer_masks(inputs, model, vocabulary, top_k, max_masks, training):
     is_mask_BL = fill_mask.find_masks(inputs, vocabulary)
     rank_BL = tf.cumsum(tf.cast(is_mask_BL, tf.int32), axis=1)
     num_masks_B = tf.minimum(rank_BL[:, -1], max_masks)
+    outputs = (encoder or model.encoder)(inputs, training=training)
     hidden_TD = tf.boolean_mask(
-        model.encoder(inputs, training=training)["sequence_output"],
+        outputs["sequence_output"],
         is_mask_BL & (rank_BL <= max_masks),
     )
 

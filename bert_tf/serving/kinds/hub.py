@@ -4,6 +4,7 @@ The text API is https://www.tensorflow.org/hub/common_saved_model_apis/text.
 Only this module knows the Hub's names of the model inputs.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -94,16 +95,21 @@ class Encoder(Servable):
 
     @property
     def kept_model(self) -> Any:
-        return getattr(self.model, "encoder", self.model)
+        return self.encoder
 
     def make_module(self, vocab_path: str) -> Any:
         return HubEncoder(self, vocab_path)
 
-    def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
+    def call_model(
+        self,
+        inputs: dict[str, tf.Tensor],
+        training: bool,
+        encoder: Callable[..., Any] | None = None,
+    ) -> Any:
         # Clients get float32 in every precision.
         outputs = tf.nest.map_structure(
             lambda value: tf.cast(value, tf.float32),
-            self.kept_model(inputs, training=training),
+            (encoder or self.encoder)(inputs, training=training),
         )
         return outputs | {"default": outputs["pooled_output"]}
 

@@ -7,6 +7,7 @@ check and its tables use only the interface defined here.
 
 import dataclasses
 import os
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf import files
 from bert_tf.checkpoints.reader import Checkpoint
+from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import options as options_lib
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import inputs as inputs_lib
@@ -246,6 +248,11 @@ class Servable:
         return None
 
     @property
+    def encoder(self) -> BertEncoder:
+        """The model's encoder, or the model itself if it is one."""
+        return getattr(self.model, "encoder", self.model)
+
+    @property
     def kept_model(self) -> Any:
         """The Keras model whose weights the SavedModel keeps."""
         return self.model
@@ -304,14 +311,21 @@ class Servable:
         """Returns the model inputs for string `[B]`, or for a list of two."""
         return self.preprocessor(self.complete(texts))
 
-    def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
+    def call_model(
+        self,
+        inputs: dict[str, tf.Tensor],
+        training: bool,
+        encoder: Callable[..., Any] | None = None,
+    ) -> Any:
         """Returns what the SavedModel computes when it is called with ids.
 
         Args:
             inputs: The model inputs, int32 `[B, L]`.
             training: Whether there is dropout.
+            encoder: What is called instead of the model's own encoder; None
+                for that.
         """
-        return self.model(inputs, training=training)
+        return self.model(inputs, encoder=encoder, training=training)
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns the answers, {name: tensor}, from `call_model`'s output."""

@@ -6,6 +6,7 @@ its names, similarities of words, probes of layers.
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -132,10 +133,16 @@ class TokenEmbeddings(Servable):
             blocks = blocks[: self.options.settings[LAYER] % num_layers + 1]
         return (self.model.embeddings, *blocks)
 
-    def call_model(self, inputs: dict[str, tf.Tensor], training: bool) -> Any:
-        outputs = self.model(inputs, training=training)["encoder_outputs"]
+    def call_model(
+        self,
+        inputs: dict[str, tf.Tensor],
+        training: bool,
+        encoder: Callable[..., Any] | None = None,
+    ) -> Any:
+        outputs = (encoder or self.model)(inputs, training=training)
+        vectors_BLD = outputs["encoder_outputs"][self.options.settings[LAYER]]
         # Clients get float32 in every precision.
-        vectors_BLD = tf.cast(outputs[self.options.settings[LAYER]], tf.float32)
+        vectors_BLD = tf.cast(vectors_BLD, tf.float32)
         mask_BL = tf.cast(inputs[features.INPUT_MASK], tf.float32)
         return vectors_BLD * mask_BL[:, :, tf.newaxis]
 
