@@ -161,7 +161,7 @@ def with_types(mutation, rows):
     else:
         # Models without segments do not look at them.
         is_given = (
-            mutation.base != bases.UNCASED
+            mutation.base not in (bases.UNCASED, bases.CASED)
             or mutation.name.endswith(": distilbert")
             or settings.get("tokenizer_class") not in WITHOUT_TYPES
         )
