@@ -23,7 +23,6 @@ def attend(
     attention_mask: Tensor,
     dropout: Dropout,
     training: bool | None = False,
-    scale: float | None = None,
 ) -> Tensor:
     """Returns softmax(Q K^T + mask) V of every head, the heads joined.
 
@@ -32,15 +31,13 @@ def attend(
     from queries, keys, values and a seed.
 
     Args:
-        query_BNQH: float. Without `scale`, already divided by sqrt(H), which
-            is cheaper than dividing the scores.
+        query_BNQH: float, already divided by sqrt(H), which is cheaper than
+            dividing the scores.
         key_BNKH, value_BNKH: float, of the same dtype.
         attention_mask: bool `[B, 1 or Q, K]`, True where a query may look at
             a key.
         dropout: The layer that drops attention probabilities.
-        training: Whether to drop any; `scale` must be None then.
-        scale: Factor of the scores, or None. On CPUs TensorFlow fuses the
-            float32 product, this factor and the mask into one operation.
+        training: Whether to drop any.
 
     Returns:
         float `[B, Q, N, H]`, of the same dtype.
@@ -50,7 +47,7 @@ def attend(
         return _attend_in_training(
             query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout
         )
-    probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK, scale)
+    probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK)
     probs_BNQK = ops.cast(probs_BNQK, value_BNKH.dtype)
     return ops.transpose(ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3))
 
@@ -92,12 +89,10 @@ def _bias(attention_mask):
     return ops.where(attention_mask, zero, masked)
 
 
-def _probs(query_BNQH, key_BNKH, bias_BQK, scale=None):
+def _probs(query_BNQH, key_BNKH, bias_BQK):
     """Returns the probabilities, in float32 under every dtype policy."""
     scores_BNQK = ops.matmul(query_BNQH, _transpose(key_BNKH))
     scores_BNQK = ops.cast(scores_BNQK, "float32")
-    if scale is not None:
-        scores_BNQK *= scale
     return ops.softmax(scores_BNQK + bias_BQK[:, None])
 
 

@@ -4,7 +4,6 @@ Letters in tensor names: T row of the batch, F number of inputs, D number of
 outputs.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -30,51 +29,6 @@ class Dense(keras.layers.Dense):
         bias_D = ops.cast(self.bias, self.compute_dtype)
         outputs = add_bias(ops.matmul(inputs, self.kernel), bias_D)
         return outputs if self.activation is None else self.activation(outputs)
-
-    def project_to_parts(
-        self, inputs: Tensor, parts: Sequence[slice]
-    ) -> list[Tensor]:
-        """Applies the layer, and returns its outputs in parts.
-
-        For use in the `call` of a layer. Several parts are for outside
-        training.
-
-        Args:
-            inputs: float `[T, F]`.
-            parts: Slices of `range(D)`, which cover it in order.
-
-        Returns:
-            float `[T, part of D]` for each part.
-        """
-        if len(parts) == 1:
-            return [self(inputs)]
-        return [
-            ops.add(ops.matmul(inputs, self.kernel[:, part]), self.bias[part])
-            for part in parts
-        ]
-
-    def project_from_parts(
-        self, inputs: Sequence[Tensor], parts: Sequence[slice]
-    ) -> Tensor:
-        """Applies the layer to inputs that come in parts.
-
-        For use in the `call` of a layer. Several parts are for outside
-        training.
-
-        Args:
-            inputs: float `[T, part of F]` for each part.
-            parts: Slices of `range(F)`, which cover it in order.
-
-        Returns:
-            float `[T, D]`.
-        """
-        if len(parts) == 1:
-            return self(inputs[0])
-        outputs, *others = (
-            ops.matmul(x, self.kernel[part]) for x, part in zip(inputs, parts)
-        )
-        # TensorFlow fuses the bias with the product of the first part.
-        return sum(others, ops.add(outputs, self.bias))
 
     def load_own_variables(self, store: Any) -> None:
         super().load_own_variables(store)

@@ -12,7 +12,6 @@ from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.attend import is_long
 from bert_tf.layers.attention_mask import gather_queries
 from bert_tf.layers.configured import ConfiguredLayer
-from bert_tf.layers.constant_weights import parts_here
 from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.self_attention import SelfAttention
@@ -96,16 +95,10 @@ class EncoderBlock(ConfiguredLayer):
                 activation, self.intermediate(attended_TD)
             )
         else:
-            parts = parts_here(
-                self.config.intermediate_size, 1, self.compute_dtype
+            x_TF = apply_activation(
+                activation, self.intermediate(attended_TD), training=training
             )
-            activated = [
-                apply_activation(activation, x_TF, training=training)
-                for x_TF in self.intermediate.project_to_parts(
-                    attended_TD, parts
-                )
-            ]
-            x_BQD = self.output_dense.project_from_parts(activated, parts)
+            x_BQD = self.output_dense(x_TF)
         if not is_matrix:
             x_BQD = ops.reshape(x_BQD, ops.shape(attended_BQD))
         return self.output_layer_norm.add(

@@ -10,9 +10,6 @@ from keras import ops
 
 from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import ConfiguredLayer
-from bert_tf.layers.constant_weights import WHOLE
-from bert_tf.layers.constant_weights import are_constant_here
-from bert_tf.layers.constant_weights import parts_here
 from bert_tf.layers.dense import add_bias
 from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.observing import observed_here
@@ -59,53 +56,32 @@ class SelfAttention(ConfiguredLayer):
         batch_size, _, length = ops.shape(attention_mask)
         num_queries = length if queries is None else ops.shape(queries)[1]
         observed = observed_here()
-        # TensorFlow fuses a factor with the float32 product of the scores.
-        # Observers expect queries that are already divided.
-        is_float32 = self.compute_dtype == "float32"
-        score_scale, query_scale = None, self._scale()
-        if is_float32 and not training and observed is None:
-            score_scale, query_scale = query_scale, None
         # The whole batch as one matrix: TensorFlow fuses the product of two
         # matrices with the bias.
         x_TD = as_matrix(inputs)
-        parts = [WHOLE]
-        if queries is None and (training or are_constant_here()):
-            if observed is None:
-                num_heads, head_size = self._heads()
-                parts = parts_here(num_heads, head_size, self.compute_dtype)
-            projected = [
-                self._project_at_once(
-                    x_TD, batch_size, length, query_scale, training, part
-                )
-                for part in parts
-            ]
+        if queries is None and training:
+            projected = self._project_at_once(x_TD, batch_size, length)
         else:
             query_TD = self.query(
                 x_TD if queries is None else as_matrix(queries)
             )
-            if query_scale is not None:
-                query_TD *= query_scale
-            query_BNQH = self._split_heads(query_TD, batch_size, num_queries)
+            query_BNQH = self._split_heads(
+                query_TD * self._scale(), batch_size, num_queries
+            )
             key_BNKH = self._split_heads(self.key(x_TD), batch_size, length)
             value_BNKH = self._split_heads(self.value(x_TD), batch_size, length)
-            projected = [(query_BNQH, key_BNKH, value_BNKH)]
+            projected = (query_BNQH, key_BNKH, value_BNKH)
         if observed is not None:
-            observed.heads += projected
-        contexts = []
-        for query_BNQH, key_BNKH, value_BNKH in projected:
-            context_BQNH = attend(
-                query_BNQH,
-                key_BNKH,
-                value_BNKH,
-                attention_mask,
-                self.probs_dropout,
-                training,
-                score_scale,
-            )
-            contexts.append(
-                ops.reshape(context_BQNH, (-1, hidden_size // len(parts)))
-            )
-        outputs_TD = self.merge_heads.project_from_parts(contexts, parts)
+            observed.heads.append(projected)
+        context_BQNH = attend(
+            *projected,
+            attention_mask,
+            self.probs_dropout,
+            training,
+        )
+        outputs_TD = self.merge_heads(
+            ops.reshape(context_BQNH, (-1, hidden_size))
+        )
         if queries is None and len(inputs.shape) == 2:
             return outputs_TD
         return ops.reshape(outputs_TD, (batch_size, num_queries, hidden_size))
@@ -128,33 +104,23 @@ class SelfAttention(ConfiguredLayer):
         _, head_size = self._heads()
         return head_size**-0.5
 
-    def _project_at_once(
-        self, x_TD, batch_size, length, query_scale, training, part
-    ):
-        """Returns queries, keys and values of a part, each `[B, N, L, H]`.
+    def _project_at_once(self, x_TD, batch_size, length):
+        """Returns queries, keys and values in training, each `[B, N, L, H]`.
 
         One product with the concatenated kernels is faster than three, and so
         is its gradient. If there are few rows, concatenating costs more than it
-        saves, unless the kernels are constants.
+        saves.
         """
         projections = (self.query, self.key, self.value)
         kernels = [projection.kernel for projection in projections]
         biases = [projection.bias for projection in projections]
-        if query_scale is not None:
-            kernels[0] = kernels[0] * query_scale
-            biases[0] = biases[0] * query_scale
-        if part != WHOLE:
-            kernels = [kernel[:, part] for kernel in kernels]
-            biases = [bias[part] for bias in biases]
-        # A custom gradient would keep TensorFlow from fusing.
-        add = add_bias if training else ops.add
-        x = add(
+        kernels[0] = kernels[0] * self._scale()
+        biases[0] = biases[0] * self._scale()
+        x = add_bias(
             ops.matmul(x_TD, ops.concatenate(kernels, axis=1)),
             ops.concatenate(biases),
         )
-        _, head_size = self._heads()
-        num_heads = x.shape[-1] // (3 * head_size)
-        x = ops.reshape(x, (batch_size, length, 3, num_heads, head_size))
+        x = ops.reshape(x, (batch_size, length, 3, *self._heads()))
         return tuple(ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3))
 
     def _split_heads(self, x_TD, batch_size, length):

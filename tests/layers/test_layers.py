@@ -10,7 +10,6 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.layers.activations import apply_activation
 from bert_tf.layers.attention_mask import make_attention_mask
-from bert_tf.layers.constant_weights import constant_weights
 from bert_tf.layers.dense import Dense
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.embeddings import BertEmbeddings
@@ -144,51 +143,6 @@ def test_self_attention_under_a_mask_for_every_query_equals_loops():
             weights, SEQUENCE[row], mask[row], 2
         )
         np.testing.assert_allclose(outputs[row], expected, atol=2e-5)
-
-
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize("num_heads", [1, 2])
-@pytest.mark.parametrize("layer_class", [SelfAttention, EncoderBlock])
-def test_constant_weights_give_the_same(layer_class, num_heads, policy):
-    config = dataclasses.replace(CONFIG, num_attention_heads=num_heads)
-    layer = layer_class(config, dtype=policy)
-    layer(SEQUENCE, MASK)
-    randomized(layer)
-    expected = np.array(layer(SEQUENCE, MASK), "float32")
-    with constant_weights():
-        outputs = np.array(layer(SEQUENCE, MASK), "float32")
-    # In bfloat16 the queries' kernel is rounded once it is scaled.
-    unit = {"float32": 2**-21, "mixed_bfloat16": 2**-6}[policy]
-    atol = unit * np.abs(expected).max()
-    np.testing.assert_allclose(outputs, expected, atol=atol)
-
-
-@pytest.mark.parametrize(
-    "policy, num_heads, num_products",
-    [
-        # Queries, keys and values; merged heads; two of the feed-forward.
-        ("mixed_bfloat16", 2, 4),
-        # One head cannot be halved.
-        ("float32", 1, 2 + 2 * 2),
-        ("float32", 2, 2 * 4),
-    ],
-)
-def test_a_block_of_constant_weights_has_halves(
-    policy, num_heads, num_products
-):
-    config = dataclasses.replace(CONFIG, num_attention_heads=num_heads)
-    block = EncoderBlock(config, dtype=policy)
-    block(SEQUENCE, MASK)
-
-    @tf.function(autograph=False)
-    def call(sequence):
-        with constant_weights():
-            return block(sequence, MASK)
-
-    spec = tf.TensorSpec([None, 5, CONFIG.hidden_size])
-    operations = call.get_concrete_function(spec).graph.get_operations()
-    types = [operation.type for operation in operations]
-    assert types.count("MatMul") == num_products
 
 
 def test_self_attention_of_padding_only_is_finite():
