@@ -32,9 +32,11 @@ class EncoderBlock(ConfiguredLayer):
         positions: Where the block is computed: int32 `[batch, positions]` in
             `[0, length)`, or an int for that many from the start. None for
             everywhere.
+        return_heads: As in `SelfAttention`.
 
     Returns:
-        float, of the shape of the inputs, or `[batch, positions, hidden]`.
+        float, of the shape of the inputs, or `[batch, positions, hidden]`; with
+        `return_heads` a pair of it and the heads.
     """
 
     def build(
@@ -60,7 +62,14 @@ class EncoderBlock(ConfiguredLayer):
         )
         self.output_layer_norm = self.make_layer_norm("output_layer_norm")
 
-    def call(self, inputs, attention_mask, positions=None, training=None):
+    def call(
+        self,
+        inputs,
+        attention_mask,
+        positions=None,
+        return_heads=False,
+        training=None,
+    ):
         queries_BQD = inputs
         if positions is not None:
             queries_BQD = gather_positions(inputs, positions)
@@ -72,10 +81,11 @@ class EncoderBlock(ConfiguredLayer):
         recompute = bool(training) and is_long(num_queries, length)
 
         # Self-attention.
-        x_BQD = self.attention(
+        x_BQD, heads = self.attention(
             inputs,
             attention_mask,
             None if positions is None else queries_BQD,
+            return_heads=True,
             training=training,
         )
         attended_BQD = self.attention_layer_norm.add(
@@ -101,13 +111,14 @@ class EncoderBlock(ConfiguredLayer):
             x_BQD = self.output_dense(x_TF)
         if not is_matrix:
             x_BQD = ops.reshape(x_BQD, ops.shape(attended_BQD))
-        return self.output_layer_norm.add(
+        outputs_BQD = self.output_layer_norm.add(
             attended_BQD,
             x_BQD,
             self.output_dropout,
             training=training,
             recompute=recompute,
         )
+        return (outputs_BQD, heads) if return_heads else outputs_BQD
 
     def compute_output_shape(
         self, inputs_shape, attention_mask_shape=None, positions_shape=None

@@ -12,7 +12,6 @@ from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.dense import add_bias
 from bert_tf.layers.gathering import as_matrix
-from bert_tf.layers.observing import observed_here
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -32,9 +31,13 @@ class SelfAttention(ConfiguredLayer):
             query may look at a key.
         queries: float `[batch, queries, hidden]`, the vectors that look at
             `inputs`; None for the inputs themselves.
+        return_heads: Whether to return the heads, too: a tuple of the queries,
+            divided by the square root of the head size, the keys and the
+            values, float `[batch, heads, positions, head size]`.
 
     Returns:
-        float, of the shape of `queries`, or of `inputs` if that is None.
+        float, of the shape of `queries`, or of `inputs` if that is None; with
+        `return_heads` a pair of it and the heads.
     """
 
     def build(
@@ -49,18 +52,26 @@ class SelfAttention(ConfiguredLayer):
             self.config.attention_probs_dropout_prob, "probs_dropout"
         )
 
-    def call(self, inputs, attention_mask, queries=None, training=None):
+    def call(
+        self,
+        inputs,
+        attention_mask,
+        queries=None,
+        return_heads=False,
+        training=None,
+    ):
         hidden_size = self.config.hidden_size
         # All blocks share the mask, so TensorFlow computes its sizes once. With
         # few tokens, the time depends on the number of operations.
         batch_size, _, length = ops.shape(attention_mask)
         num_queries = length if queries is None else ops.shape(queries)[1]
-        observed = observed_here()
         # The whole batch as one matrix: TensorFlow fuses the product of two
         # matrices with the bias.
         x_TD = as_matrix(inputs)
         if queries is None and training:
-            projected = self._project_at_once(x_TD, batch_size, length)
+            query_BNQH, key_BNKH, value_BNKH = self._project_at_once(
+                x_TD, batch_size, length
+            )
         else:
             query_TD = self.query(
                 x_TD if queries is None else as_matrix(queries)
@@ -70,21 +81,22 @@ class SelfAttention(ConfiguredLayer):
             )
             key_BNKH = self._split_heads(self.key(x_TD), batch_size, length)
             value_BNKH = self._split_heads(self.value(x_TD), batch_size, length)
-            projected = (query_BNQH, key_BNKH, value_BNKH)
-        if observed is not None:
-            observed.heads.append(projected)
         context_BQNH = attend(
-            *projected,
+            query_BNQH,
+            key_BNKH,
+            value_BNKH,
             attention_mask,
             self.probs_dropout,
             training,
         )
-        outputs_TD = self.merge_heads(
-            ops.reshape(context_BQNH, (-1, hidden_size))
-        )
-        if queries is None and len(inputs.shape) == 2:
-            return outputs_TD
-        return ops.reshape(outputs_TD, (batch_size, num_queries, hidden_size))
+        outputs = self.merge_heads(ops.reshape(context_BQNH, (-1, hidden_size)))
+        if queries is not None or len(inputs.shape) != 2:
+            outputs = ops.reshape(
+                outputs, (batch_size, num_queries, hidden_size)
+            )
+        if return_heads:
+            return outputs, (query_BNQH, key_BNKH, value_BNKH)
+        return outputs
 
     def compute_output_shape(
         self, inputs_shape, attention_mask_shape=None, queries_shape=None

@@ -116,7 +116,7 @@ def attention_scores(query_BNLH: Tensor, key_BNLH: Tensor) -> Tensor:
     """Returns the scores before mask and softmax, float32 `[B, N, Q, K]`.
 
     Args:
-        query_BNLH: float, scaled as in `observing.Observed`.
+        query_BNLH: float, divided by the square root of the head size.
         key_BNLH: float.
     """
     scores = _float32(

@@ -23,7 +23,6 @@ from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import HiddenLayer
 from bert_tf.layers.heads import Pooler
-from bert_tf.layers.observing import observed_here
 from bert_tf.layers.rematerialization import call_rematerialized
 
 # Hugging Face's names for inputs.
@@ -57,6 +56,8 @@ class BertEncoder(ConfiguredModel):
             values, the last block is then computed only there and where the
             pooler reads. In a model of few blocks this saves a large part of
             the work.
+        return_inside: Whether to return what is computed inside, too. The last
+            block is then computed everywhere.
 
     Returns:
         A dictionary of float tensors:
@@ -67,6 +68,13 @@ class BertEncoder(ConfiguredModel):
             encoder_outputs: the outputs of all blocks, a list of
                 `[B, L, hidden_size]`. It excludes the embeddings and, with
                 `positions`, the last block.
+        With `return_inside`, `encoder_outputs` has the last block, and there
+        are two more:
+            embedding_output: `[B, L, hidden_size]`.
+            heads: for every layer the queries, divided by the square root of
+                the head size, the keys and the values: a tuple of three
+                `[B, heads, L, head size]`. None for a layer whose activations
+                training recomputes.
 
     Attributes:
         rematerialize: Whether training recomputes the blocks for the gradient
@@ -130,7 +138,7 @@ class BertEncoder(ConfiguredModel):
             block.build(sequence_shape)
         self.pooler.build(sequence_shape)
 
-    def call(self, inputs, positions=None, training=None):
+    def call(self, inputs, positions=None, return_inside=False, training=None):
         check_names(inputs, features.MODEL_INPUTS)
         check_axes(inputs, "[B, L], a batch of sequences")
         check_alike(inputs, features.MODEL_INPUTS)
@@ -156,43 +164,45 @@ class BertEncoder(ConfiguredModel):
             trained=inputs[features.INPUT_MASK] if is_frozen else None,
             training=training,
         )
-        observed = observed_here()
-        embedded, encoder_outputs = x, []
+        embedded, encoder_outputs, heads = x, [], []
         # Each block is called once, unless layers share it (ALBERT).
         num_layers = self.config.num_hidden_layers
-        *blocks, last = (
+        blocks = [
             self.blocks[index * len(self.blocks) // num_layers]
             for index in range(num_layers)
-        )
+        ]
+        is_partial = positions is not None and not return_inside
         shape = ops.shape(x)
         # One matrix from block to block, so that no block computes its shape.
         x = as_matrix(x)
-        for block in blocks:
-            x = self._call_block(block, x, attention_mask, None, training)
+        for block in blocks[:-1] if is_partial else blocks:
+            x, its_heads = self._call_block(
+                block, x, attention_mask, None, training, return_inside
+            )
             encoder_outputs.append(ops.reshape(x, shape))
-        if positions is not None and observed is None:
+            heads.append(its_heads)
+        x = ops.reshape(x, shape)
+        if is_partial:
             x, pooled_output = self._call_last_at(
                 positions,
-                last,
-                ops.reshape(x, shape),
+                blocks[-1],
+                x,
                 attention_mask,
                 first_positions,
                 training,
             )
         else:
-            x = self._call_block(last, x, attention_mask, None, training)
-            x = ops.reshape(x, shape)
-            encoder_outputs.append(x)
-            if observed is not None:
-                observed.states += [embedded, *encoder_outputs]
             pooled_output = self.pooler(x, first_positions)
             if positions is not None:
                 x = gather_positions(x, positions)
-        return {
+        outputs = {
             "sequence_output": x,
             "pooled_output": pooled_output,
             "encoder_outputs": encoder_outputs,
         }
+        if return_inside:
+            outputs |= {"embedding_output": embedded, "heads": heads}
+        return outputs
 
     def pool(
         self, inputs: features.Batch, training: bool | None = None
@@ -246,7 +256,7 @@ class BertEncoder(ConfiguredModel):
             `sequence_output` and `pooled_output`.
         """
         if isinstance(positions, int) and first_positions is None:
-            x = self._call_block(
+            x, _ = self._call_block(
                 block, x, attention_mask, max(positions, 1), training
             )
             return x[:, :positions], self.pooler(x)
@@ -259,7 +269,7 @@ class BertEncoder(ConfiguredModel):
             computed = ops.concatenate(
                 [computed, ops.cast(positions, "int32")], axis=1
             )
-        x = self._call_block(block, x, attention_mask, computed, training)
+        x, _ = self._call_block(block, x, attention_mask, computed, training)
         num_pooled = ops.shape(pooled)[1]
         if first_positions is not None:
             first_positions = ops.broadcast_to(
@@ -267,9 +277,12 @@ class BertEncoder(ConfiguredModel):
             )
         return x[:, num_pooled:], self.pooler(x, first_positions)
 
-    def _call_block(self, block, x, attention_mask, positions, training):
+    def _call_block(
+        self, block, x, attention_mask, positions, training, return_heads=False
+    ):
+        """Returns the block's output and, if they are wanted, its heads."""
         if self.rematerialize and training:
-            return call_rematerialized(
+            x = call_rematerialized(
                 self.remat,
                 block,
                 x,
@@ -277,7 +290,15 @@ class BertEncoder(ConfiguredModel):
                 positions=positions,
                 training=training,
             )
-        return block(x, attention_mask, positions=positions, training=training)
+            return x, None
+        outputs = block(
+            x,
+            attention_mask,
+            positions=positions,
+            return_heads=return_heads,
+            training=training,
+        )
+        return outputs if return_heads else (outputs, None)
 
 
 class EncoderModel(ConfiguredModel):

@@ -168,7 +168,11 @@ class Teaching:
         """Returns the origin with what the distillation adds to it."""
         losses = self.lesson.losses
         values = self.report_settings() | {
-            "losses": [f"{name}:{losses[name]}" for name in losses],
+            "losses": [
+                # Exact, and a whole number without its ".0".
+                f"{name}:{weight}".removesuffix(".0")
+                for name, weight in losses.items()
+            ],
             "teacher_precision": teacher.dtype_policy.name,
         }
         start = origin.start

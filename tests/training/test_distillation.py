@@ -106,7 +106,7 @@ def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(
     assert "distilled with bert_tf" in card
     assert "Teacher: teacher." in card
     assert "Initial weights: teacher." in card
-    assert "- `losses`: soft_targets:5.0, hidden:2.0, relations:1.0" in card
+    assert "- `losses`: soft_targets:5, hidden:2, relations:1" in card
     assert str(folder) not in card
     # The teacher is not in the state.
     names = dict(
