@@ -197,7 +197,9 @@ def _find_tokenizer(
     if (
         folder is not None
         and tokenizer_files.vocabulary_path(folder) is not None
-        and tokenizer_files.read(folder) != tokenizer
+        and not tokenizer_files.are_alike(
+            tokenizer_files.read(folder), tokenizer
+        )
     ):
         raise ValueError(
             "`vocab_file` must hold the tokenizer of the checkpoint. "

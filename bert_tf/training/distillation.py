@@ -23,6 +23,7 @@ from bert_tf.models import lesson as lesson_lib
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.training import pretraining_run
 from bert_tf.training.objectives import Pretraining
 from bert_tf.training.options import PretrainingOptions
@@ -60,7 +61,9 @@ class Teaching:
     @property
     def has_one_tokenizer(self) -> bool:
         """Whether the same ids mean the same text to both models."""
-        return self.teacher.tokenizer == self.student.tokenizer
+        return tokenizer_files.are_alike(
+            self.teacher.tokenizer, self.student.tokenizer
+        )
 
     def check_tokenizers(self, exempt: tuple[str, ...] = ()) -> None:
         """Checks that both have the same tokenizer, if a loss needs that.

@@ -84,8 +84,8 @@ class Pretraining:
         A part that is not saved, SpanBERT's head, stays as it is.
 
         Returns:
-            The masked-LM and discriminator heads (names from `parts`) of which
-            the folder has nothing; their weights are new.
+            The heads that are trained (names from `parts`) of which the folder
+            has nothing; their weights are new.
 
         Raises:
             ValueError: As for `checkpoints.load_weights`, or if the folder has
@@ -108,7 +108,10 @@ class Pretraining:
                     )
         new = {each.part for each in entries if each.status == report.NEW}
         new -= {each.part for each in entries if each.status != report.NEW}
-        return sorted(new & {parts.MASKED_LM, parts.DISCRIMINATOR})
+        heads = {parts.MASKED_LM, parts.DISCRIMINATOR}
+        if self.has_next_sentence_loss:
+            heads.add(parts.NEXT_SENTENCE)
+        return sorted(new & heads)
 
     def save(
         self,

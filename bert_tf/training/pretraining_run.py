@@ -112,7 +112,7 @@ def run(
             card = model_folder.read_card(options.output_dir)
         step = state.step
     else:
-        card, step = _load_trained(options, start, pretraining)
+        card, step = _load_trained(options, start, pretraining, eval_source)
     if not options.do_eval:
         return None
     results = evaluate() | {"global_step": step}
@@ -212,7 +212,7 @@ def _make_model(options, start, strategy, policy, make):
     return pretraining
 
 
-def _load_trained(options, start, pretraining):
+def _load_trained(options, start, pretraining, eval_source):
     """Loads a model that is only evaluated; returns its card and its step."""
     # `PretrainingOptions.checkpoint` ensures this.
     assert start.init_checkpoint is not None
@@ -220,6 +220,9 @@ def _load_trained(options, start, pretraining):
     is_here = start.init_checkpoint == options.output_dir.rstrip("/")
     card = model_folder.read_card(options.output_dir) if is_here else None
     new_heads = pretraining.load_weights(start.init_checkpoint)
+    # That head is evaluated on records with labels for it alone.
+    if features.NEXT_SENTENCE_LABELS not in eval_source.spec:
+        new_heads = [each for each in new_heads if each != parts.NEXT_SENTENCE]
     if new_heads:
         raise ValueError(
             f"{start.init_checkpoint}: has no head {new_heads[0]} to "

@@ -81,6 +81,20 @@ def test_a_model_that_is_not_trained_has_its_own_vocabulary(
         starting_point.find(folder, vocab_file=other, is_trained=False)
 
 
+def test_how_long_a_word_may_be_does_not_tell_tokenizers_apart(tmp_path):
+    # Folders of older releases do not say it.
+    vocab_file = tmp_path / "vocab.txt"
+    vocab_file.write_text("\n".join((*SPECIAL_TOKENS, "the", "bill")))
+    new = starting_point.find(bert_config_file="tiny", vocab_file=vocab_file)
+    config, spec = new.config, new.tokenizer
+    folder, other = str(tmp_path / "model"), str(tmp_path / "other")
+    checkpoints.save(folder, BertEncoder(config), spec, 8)
+    shorter = dataclasses.replace(spec, max_chars_per_word=100)
+    tokenizer_files.write(other, shorter)
+    start = starting_point.find(folder, vocab_file=other)
+    assert start.tokenizer == shorter
+
+
 def test_a_tokenizer_s_folder_is_the_checkpoint_s(tmp_path):
     config, spec, _ = FAMILIES["roberta"]
     folder, other = str(tmp_path / "model"), str(tmp_path / "other")

@@ -14,6 +14,7 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.input import pretraining
 from bert_tf.models import objectives
+from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
 from bert_tf.optimizers.bert import BertOptimizer
@@ -350,6 +351,31 @@ def test_a_head_that_a_folder_has_not_is_not_evaluated(tmp_path):
         f"{tmp_path}: has no head masked_lm to evaluate. It needs the trained "
         "heads of --objective."
     )
+    assert not (tmp_path / "eval_results.txt").exists()
+
+
+def test_a_next_sentence_head_that_a_folder_has_not_is_not_evaluated(tmp_path):
+    start = StartingPoint(
+        init_checkpoint=str(tmp_path),
+        config=reference.tiny_config(),
+        tokenizer=WordpieceSpec(reference.vocabulary()),
+    )
+    model = BertPretrainer(start.config, has_next_sentence_head=False)
+    checkpoints.save(tmp_path, model, start.tokenizer, 16)
+    path = str(tmp_path / "a.tfrecord")
+    reference.write_records(path, reference.pretraining_arrays(4))
+    options = make_options(
+        input_files=(path,),
+        max_predictions_per_seq=reference.PREDICTIONS,
+        output_dir=str(tmp_path),
+        phases=(
+            options_lib.Phase(
+                max_seq_length=reference.LENGTH, num_steps=9, train_batch_size=4
+            ),
+        ),
+    )
+    with pytest.raises(ValueError, match="has no head next_sentence to eval"):
+        pretraining_run.run(options, start, make_strategy(), "float32")
     assert not (tmp_path / "eval_results.txt").exists()
 
 

@@ -414,9 +414,27 @@ def describe(tokenizer: Spec) -> dict[str, Any] | None:
     # Nor is this, which older files do not have: such words are rare.
     for name in ("fast", "max_chars_per_word"):
         settings.pop(name, None)
+    if tokenizer.tokens_in_text != added_tokens.ALL:
+        # Nor how the model's own special tokens would be found: none is.
+        own = tokenizer.vocabulary.special.names
+        others = [
+            token
+            for token in settings.pop("added_tokens", [])
+            if token["content"] not in own or not token["is_piece"]
+        ]
+        settings |= {"added_tokens": others} if others else {}
     if isinstance(tokenizer, WordpieceSpec) and not settings:
         return None
     return {
         "tokenizer_class": tokenizer.tokenizer_class,
         "settings": settings,
     }
+
+
+def are_alike(tokenizer: Spec, other: Spec) -> bool:
+    """Returns whether two tokenizers have equal ids and descriptions."""
+    return (
+        tokenizer.vocabulary == other.vocabulary
+        and tokenizer.do_lower_case == other.do_lower_case
+        and describe(tokenizer) == describe(other)
+    )

@@ -344,6 +344,7 @@ class _Pass:
         # Of alternatives, RE2 takes the first that matches.
         longest_first = sorted({*patterns} - {b""}, key=len, reverse=True)
         self._expression = b"|".join(map(re.escape, longest_first)).decode()
+        _check_expression(self._expression, len(longest_first))
         size = max(numbers, default=0) + 1
         self._flags = {}
         for name in ("single_word", "lstrip", "rstrip"):
@@ -455,6 +456,21 @@ class _Pass:
     def _is_set(self, name, found):
         is_set = tf.gather(self._flags[name], tf.maximum(found, 0))
         return is_set & (found != _BETWEEN)
+
+
+def _check_expression(expression, num_tokens):
+    """Raises `ValueError` if TensorFlow cannot look for so many tokens."""
+    try:
+        # Not in a graph, where it would fail only when it runs.
+        with tf.init_scope():
+            tf.strings.regex_full_match("", expression)
+    except tf.errors.InvalidArgumentError:
+        # Its message has all of them.
+        raise ValueError(
+            f"there are too many added tokens to look for, {num_tokens:,}. "
+            'With `"tokens_in_text": "none"` in tokenizer_config.json none is '
+            "found in texts."
+        ) from None
 
 
 def _before(values, first):
