@@ -183,7 +183,9 @@ def test_probabilities_of_the_vocabulary_are_there_for_some_masks_at_a_time(
 
     monkeypatch.setattr(model.masked_lm_head, "call", spy)
     monkeypatch.setattr(fill_mask_lib, "_MASKS_OF_CHUNK", 4)
-    answers = fill_mask_lib._answer_masks(ids, model, vocabulary, 2, 99, False)
+    answers = fill_mask_lib._answer_masks(
+        ids, model, vocabulary, 2, 99, False, None
+    )
     assert seen == [(1, count, len(vocabulary)) for count in (4, 4, 2)]
     for name, value in wanted.items():
         if name == "scores":
