@@ -246,6 +246,15 @@ def test_words_and_spellings(name):
     assert to_lists(given.merge_dims(1, 2)) == to_lists(by_words)[0]
 
 
+def test_what_follows_an_added_token_is_another_word():
+    # The token takes the space before the piece behind it.
+    spec = with_added(SPECS["bpe"], [AddedToken(content="<ent/>", rstrip=True)])
+    ids = spec.make().tokenize(tf.constant(["<ent/> dog"])).merge_dims(1, 2)
+
+    found = spec.starts_word(ids.to_tensor()).numpy()[0].tolist()
+    assert found[:2] == [True, True]
+
+
 @pytest.mark.parametrize("name", ["uncased", "bpe", "xlm-roberta"])
 def test_in_a_data_set_and_saved(name, tmp_path):
     tokens = [

@@ -180,7 +180,7 @@ class BpeSpec:
     def starts_word(self, ids: tf.Tensor) -> tf.Tensor:
         # As in fairseq: an entry that begins with a space. The first word of a
         # sequence follows a special token.
-        return tf.gather(self._starts_word, ids)
+        return token_finder.starts_word(self, self._starts_word, ids)
 
     def spell(self, tokens: tf.Tensor) -> tf.Tensor:
         flat = tf.reshape(tokens, [-1])

@@ -104,6 +104,26 @@ def with_tokens(
     return FindingTokenizer(tokenizer, finder, trim_offsets)
 
 
+def starts_word(spec: Spec, starts: Any, ids: tf.Tensor) -> tf.Tensor:
+    """Returns bool `[B, L]`: whether a word starts there.
+
+    One also starts behind an added token, which may take the space before it.
+
+    Args:
+        spec: The spec of the tokenizer.
+        starts: bool `[V]`: whether each entry, by itself, starts a word.
+        ids: int32 `[B, L]`.
+    """
+    found = tf.gather(starts, ids)
+    if not spec.added_tokens:
+        return found
+    added = {token.content for token in spec.added_tokens}
+    is_added = tf.gather(
+        [token in added for token in spec.vocabulary.tokens], ids
+    )
+    return found | tf.pad(is_added[:, :-1], [[0, 0], [1, 0]])
+
+
 class FindingTokenizer(tf.Module):
     """Finds tokens, and tokenizes what is between: a `Tokenizer`.
 

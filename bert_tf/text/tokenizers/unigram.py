@@ -208,7 +208,7 @@ class UnigramSpec:
         # The id alone tells it. In ALBERT (google-research/albert) punctuation
         # marks and numbers are words of their own, so what is masked together
         # is smaller than a word of the text.
-        return tf.gather(self._starts_word, ids)
+        return token_finder.starts_word(self, self._starts_word, ids)
 
     def spell(self, tokens: tf.Tensor) -> tf.Tensor:
         spelled = tf.strings.regex_replace(tokens, SPACE, " ")
