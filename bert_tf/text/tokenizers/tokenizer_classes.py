@@ -85,11 +85,6 @@ def is_foreign(name: str) -> bool:
     return base(name).removesuffix("Tokenizer") in FOREIGN
 
 
-def kind_of(settings: dict[str, Any]) -> str | None:
-    """Returns the class of `CLASSES` that `tokenizer_class` means, if any."""
-    return CLASSES.get(base(settings.get("tokenizer_class") or ""))
-
-
 def is_rebuilt(settings: dict[str, Any], kind: str) -> bool:
     """Returns whether transformers takes only the vocabulary of tokenizer.json.
 
