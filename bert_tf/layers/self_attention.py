@@ -1,8 +1,7 @@
 """Multi-head self-attention.
 
-Letters in tensor names: B batch, L position (Q as query, K as key), T position
-counted over the whole batch, D hidden size, N attention heads, H size of one
-head.
+Letters in tensor names: B batch, L position (Q as query, K as key), D hidden
+size, N attention heads, H size of one head.
 """
 
 import keras
@@ -10,12 +9,10 @@ from keras import ops
 
 from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import ConfiguredLayer
-from bert_tf.layers.constant_weights import WHOLE
-from bert_tf.layers.constant_weights import are_constant_here
-from bert_tf.layers.constant_weights import parts_here
-from bert_tf.layers.dense import add_bias
-from bert_tf.layers.gathering import as_matrix
-from bert_tf.layers.observing import observed_here
+
+# By default, longer sequences are computed in chunks of so many queries.
+_LONGEST_AT_ONCE = 511
+_CHUNK = 256
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -27,18 +24,25 @@ class SelfAttention(ConfiguredLayer):
 
     Args:
         config: A `BertConfig`.
+        chunk: How many queries are computed at once, a multiple of
+            `attend.TILE`; 0 for all. None decides by the length.
 
     Call arguments:
-        inputs: float `[batch, length, hidden]`, or the same as one matrix,
-            `[batch * length, hidden]`.
+        inputs: float `[batch, length, hidden]`.
         attention_mask: bool `[batch, 1 or queries, length]`, True where a
             query may look at a key.
         queries: float `[batch, queries, hidden]`, the vectors that look at
             `inputs`; None for the inputs themselves.
+        seed: int `[2]` of the dropout of probabilities; None for a new one.
 
     Returns:
-        float, of the shape of `queries`, or of `inputs` if that is None.
+        float, of the shape of `queries`; and the heads, a tuple of queries,
+        keys and values, float `[batch, heads, positions, head size]`.
     """
+
+    def __init__(self, config, chunk=None, **kwargs):
+        super().__init__(config, **kwargs)
+        self.chunk = chunk
 
     def build(
         self, inputs_shape, attention_mask_shape=None, queries_shape=None
@@ -52,111 +56,51 @@ class SelfAttention(ConfiguredLayer):
             self.config.attention_probs_dropout_prob, "probs_dropout"
         )
 
-    def call(self, inputs, attention_mask, queries=None, training=None):
-        hidden_size = self.config.hidden_size
-        # All blocks share the mask, so TensorFlow computes its sizes once. With
-        # few tokens, the time depends on the number of operations.
-        batch_size, _, length = ops.shape(attention_mask)
-        num_queries = length if queries is None else ops.shape(queries)[1]
-        observed = observed_here()
-        # TensorFlow fuses a factor with the float32 product of the scores.
-        # Observers expect queries that are already divided.
-        is_float32 = self.compute_dtype == "float32"
-        score_scale, query_scale = None, self._scale()
-        if is_float32 and not training and observed is None:
-            score_scale, query_scale = query_scale, None
-        # The whole batch as one matrix: TensorFlow fuses the product of two
-        # matrices with the bias.
-        x_TD = as_matrix(inputs)
-        parts = [WHOLE]
-        if queries is None and (training or are_constant_here()):
-            if observed is None:
-                num_heads, head_size = self._heads()
-                parts = parts_here(num_heads, head_size, self.compute_dtype)
-            projected = [
-                self._project_at_once(
-                    x_TD, batch_size, length, query_scale, training, part
-                )
-                for part in parts
-            ]
-        else:
-            query_TD = self.query(
-                x_TD if queries is None else as_matrix(queries)
-            )
-            if query_scale is not None:
-                query_TD *= query_scale
-            query_BNQH = self._split_heads(query_TD, batch_size, num_queries)
-            key_BNKH = self._split_heads(self.key(x_TD), batch_size, length)
-            value_BNKH = self._split_heads(self.value(x_TD), batch_size, length)
-            projected = [(query_BNQH, key_BNKH, value_BNKH)]
-        if observed is not None:
-            observed.heads += projected
-        contexts = []
-        for query_BNQH, key_BNKH, value_BNKH in projected:
-            context_BQNH = attend(
-                query_BNQH,
-                key_BNKH,
-                value_BNKH,
-                attention_mask,
-                self.probs_dropout,
-                training,
-                score_scale,
-            )
-            contexts.append(
-                ops.reshape(context_BQNH, (-1, hidden_size // len(parts)))
-            )
-        outputs_TD = self.merge_heads.project_from_parts(contexts, parts)
-        if queries is None and len(inputs.shape) == 2:
-            return outputs_TD
-        return ops.reshape(outputs_TD, (batch_size, num_queries, hidden_size))
-
-    def compute_output_shape(
-        self, inputs_shape, attention_mask_shape=None, queries_shape=None
+    def call(
+        self,
+        inputs,
+        attention_mask,
+        queries=None,
+        seed=None,
+        training=None,
     ):
-        return queries_shape or inputs_shape
-
-    def _heads(self):
-        """Returns the number of heads and the size of one.
-
-        Both are static. Left to TensorFlow, they would be unknown in batches of
-        unknown length, but losses on heads need them.
-        """
-        num_heads = self.config.num_attention_heads
-        return num_heads, self.config.hidden_size // num_heads
-
-    def _scale(self):
-        _, head_size = self._heads()
-        return head_size**-0.5
-
-    def _project_at_once(
-        self, x_TD, batch_size, length, query_scale, training, part
-    ):
-        """Returns queries, keys and values of a part, each `[B, N, L, H]`.
-
-        One product with the concatenated kernels is faster than three, and so
-        is its gradient. If there are few rows, concatenating costs more than it
-        saves, unless the kernels are constants.
-        """
-        projections = (self.query, self.key, self.value)
-        kernels = [projection.kernel for projection in projections]
-        biases = [projection.bias for projection in projections]
-        if query_scale is not None:
-            kernels[0] = kernels[0] * query_scale
-            biases[0] = biases[0] * query_scale
-        if part != WHOLE:
-            kernels = [kernel[:, part] for kernel in kernels]
-            biases = [bias[part] for bias in biases]
-        # A custom gradient would keep TensorFlow from fusing.
-        add = add_bias if training else ops.add
-        x = add(
-            ops.matmul(x_TD, ops.concatenate(kernels, axis=1)),
-            ops.concatenate(biases),
+        if queries is None:
+            queries = inputs
+        query_BNQH = self._split_heads(self.query(queries, training=training))
+        key_BNKH = self._split_heads(self.key(inputs, training=training))
+        value_BNKH = self._split_heads(self.value(inputs, training=training))
+        if training and seed is None:
+            seed = self.probs_dropout.draw_seed()
+        context_BNQH = attend(
+            query_BNQH,
+            key_BNKH,
+            value_BNKH,
+            attention_mask,
+            self.probs_dropout.rate,
+            seed if training else None,
+            self._chunk(queries.shape[1]),
         )
-        _, head_size = self._heads()
-        num_heads = x.shape[-1] // (3 * head_size)
-        x = ops.reshape(x, (batch_size, length, 3, num_heads, head_size))
-        return tuple(ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), 3))
+        context_BQNH = ops.transpose(context_BNQH, (0, 2, 1, 3))
+        outputs_BQD = self.merge_heads(
+            ops.reshape(context_BQNH, ops.shape(queries)), training=training
+        )
+        return outputs_BQD, (query_BNQH, key_BNKH, value_BNKH)
 
-    def _split_heads(self, x_TD, batch_size, length):
-        x_BLNH = ops.reshape(x_TD, (batch_size, length, *self._heads()))
+    def get_config(self):
+        return super().get_config() | {"chunk": self.chunk}
+
+    def _chunk(self, length):
+        """Returns how many queries are computed at once; None for all."""
+        if self.chunk is not None:
+            return self.chunk or None
+        if length is None:
+            length = self.config.max_position_embeddings
+        return _CHUNK if length > _LONGEST_AT_ONCE else None
+
+    def _split_heads(self, x_BLD):
+        num_heads = self.config.num_attention_heads
+        batch_size, length, hidden_size = ops.shape(x_BLD)
+        x_BLNH = ops.reshape(
+            x_BLD, (batch_size, length, num_heads, hidden_size // num_heads)
+        )
         return ops.transpose(x_BLNH, (0, 2, 1, 3))

@@ -11,7 +11,6 @@ from bert_tf.features import Batch
 from bert_tf.features import Tensor
 from bert_tf.layers import attend
 from bert_tf.layers.attention_mask import make_attention_mask
-from bert_tf.layers.observing import observing
 from bert_tf.models.encoder import BertEncoder
 
 
@@ -29,8 +28,7 @@ def attention_probs(encoder: BertEncoder, inputs: Batch) -> Tensor:
         float32 `[B, T, N, Q, K]`, how much each query looks at each key; 0 for
         keys that it may not look at. Queries at padding look at all tokens.
     """
-    with observing() as observed:
-        encoder(inputs, training=False)
+    outputs = encoder(inputs, return_inside=True, training=False)
     mask = make_attention_mask(
         inputs[features.INPUT_MASK],
         inputs.get(features.SEQUENCE_IDS),
@@ -39,7 +37,7 @@ def attention_probs(encoder: BertEncoder, inputs: Batch) -> Tensor:
     return ops.stack(
         [
             attend.attention_probs(query_BNQH, key_BNKH, mask)
-            for query_BNQH, key_BNKH, _ in observed.heads
+            for query_BNQH, key_BNKH, _ in outputs["heads"]
         ],
         axis=1,
     )

@@ -76,8 +76,10 @@ class BertClassifier(EncoderModel):
             self.hidden_layer.build((None, self.config.hidden_size))
         self.classification_head.build((None, self.config.hidden_size))
 
-    def call(self, inputs, training=None):
-        pooled = self.encoder.pool(inputs, training=training)
+    def call(self, inputs, encoder=None, training=None):
+        encoder = encoder or self.encoder
+        outputs = encoder(inputs, positions=0, training=training)
+        pooled = outputs["pooled_output"]
         if self.hidden_layer is not None:
             pooled = self.hidden_layer(pooled, training=training)
         return self.classification_head(pooled, training=training)

@@ -53,8 +53,8 @@ class BertDiscriminator(EncoderModel):
             return
         self.discriminator_head.build((None, None, self.config.hidden_size))
 
-    def call(self, inputs, training=None):
-        outputs = self.encoder(inputs, training=training)
+    def call(self, inputs, encoder=None, training=None):
+        outputs = (encoder or self.encoder)(inputs, training=training)
         return self.discriminator_head(
             outputs["sequence_output"], training=training
         )

@@ -8,7 +8,6 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.features import Batch
-from bert_tf.layers import observing
 from bert_tf.layers.dense import Dense
 from bert_tf.models import distillation
 from bert_tf.models.encoder import BertEncoder
@@ -39,9 +38,9 @@ class Distiller(keras.Model):
 
     Returns:
         A dictionary of what the losses are made of: `logits`, what the models
-        return; `states` and `heads`, as in `observing.Observed`, with the
-        student's states projected. The teacher's entries have the prefix
-        `TEACHER` and no gradient.
+        return; `states`, the encoder's `embedding_output` and
+        `encoder_outputs`, the student's projected; and its `heads`. The
+        teacher's entries have the prefix `TEACHER` and no gradient.
     """
 
     def __init__(
@@ -113,15 +112,26 @@ class Distiller(keras.Model):
         lesson = self.lesson
         if not lesson.has(*OF_ENCODERS):
             return {"logits": _logits(model(inputs, training=training))}
-        with observing.observing() as observed:
-            logits = model(inputs, training=training)
+        encoder, inside = encoder_of(model), {}
+
+        def encode(*args, **kwargs):
+            outputs = encoder(*args, return_inside=True, **kwargs)
+            inside.update(outputs)
+            return outputs
+
         outputs = {}
-        if model is not encoder_of(model):
+        if model is encoder:
+            encode(inputs, training=training)
+        else:
+            logits = model(inputs, encoder=encode, training=training)
             outputs["logits"] = _logits(logits)
         if lesson.has(*OF_STATES):
-            outputs["states"] = observed.states
+            outputs["states"] = [
+                inside["embedding_output"],
+                *inside["encoder_outputs"],
+            ]
         if lesson.has(*OF_HEADS):
-            outputs["heads"] = observed.heads
+            outputs["heads"] = inside["heads"]
         return outputs
 
 

@@ -72,9 +72,11 @@ class BertMultipleChoice(EncoderModel):
             self.hidden_layer.build((None, self.config.hidden_size))
         self.choice_head.build((None, self.config.hidden_size))
 
-    def call(self, inputs, training=None):
+    def call(self, inputs, encoder=None, training=None):
         flat, num_choices = flatten_choices(inputs)
-        pooled = self.encoder.pool(flat, training=training)
+        encoder = encoder or self.encoder
+        outputs = encoder(flat, positions=0, training=training)
+        pooled = outputs["pooled_output"]
         if self.hidden_layer is not None:
             pooled = self.hidden_layer(pooled, training=training)
         logits = self.choice_head(pooled, training=training)

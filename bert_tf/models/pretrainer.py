@@ -67,9 +67,10 @@ class BertPretrainer(EncoderModel):
         if self.config.is_trained_on_pairs:
             self.next_sentence_head.build((None, self.config.hidden_size))
 
-    def call(self, inputs, training=None):
+    def call(self, inputs, encoder=None, training=None):
         check_names(inputs, self.export_inputs)
-        outputs = self.encoder(
+        encoder = encoder or self.encoder
+        outputs = encoder(
             inputs, inputs[features.MASKED_LM_POSITIONS], training=training
         )
         return self.score(

@@ -87,7 +87,12 @@ class ReplacedTokensPretrainer(ConfiguredModel):
     """
 
     def __init__(
-        self, config: AnyConfig, generator: AnyConfig, **kwargs: Any
+        self,
+        config: AnyConfig,
+        generator: AnyConfig,
+        attention_chunk: int | None = None,
+        rematerialize: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
         if not isinstance(generator, BertConfig):
@@ -107,14 +112,19 @@ class ReplacedTokensPretrainer(ConfiguredModel):
                     f"Received: {name}={values[1]} of the generator, "
                     f"{name}={values[0]} of the discriminator."
                 )
+        computing = {
+            "attention_chunk": attention_chunk,
+            "rematerialize": rematerialize,
+            "dtype": self.dtype_policy,
+        }
         self.discriminator = BertDiscriminator(
-            self.config, dtype=self.dtype_policy, name="discriminator"
+            self.config, name="discriminator", **computing
         )
         self.generator = BertPretrainer(
             generator,
             shared_embeddings=self.discriminator.encoder.embeddings,
-            dtype=self.dtype_policy,
             name="generator",
+            **computing,
         )
         self.build()
 

@@ -59,7 +59,7 @@ class BertReranker(BertClassifier):
             )
         super().__init__(config, num_labels, dropout, **kwargs)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs, encoder=None, training=None):
         flat, num_texts = flatten_choices(inputs)
-        logits = super().call(flat, training=training)
+        logits = super().call(flat, encoder, training=training)
         return ops.reshape(logits, (-1, num_texts))

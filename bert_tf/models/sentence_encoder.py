@@ -167,11 +167,16 @@ class BertSentenceEncoder(EncoderModel):
         """Weights that no table of a family names; other files hold them."""
         return [] if self.dense is None else self.dense.weights
 
-    def call(self, inputs, training=None):
-        vectors = self._vectors_of(inputs, features.MODEL_INPUTS, training)
+    def call(self, inputs, encoder=None, training=None):
+        encoder = encoder or self.encoder
+        vectors = self._vectors_of(
+            inputs, features.MODEL_INPUTS, encoder, training
+        )
         if features.PASSAGE_IDS not in inputs:
             return vectors
-        passages = self._vectors_of(inputs, features.PASSAGE_INPUTS, training)
+        passages = self._vectors_of(
+            inputs, features.PASSAGE_INPUTS, encoder, training
+        )
         return ops.concatenate([vectors[:, None], passages], axis=1)
 
     def get_config(self):
@@ -183,7 +188,7 @@ class BertSentenceEncoder(EncoderModel):
             "truncate_dim": self.truncate_dim,
         }
 
-    def _vectors_of(self, inputs, names, training):
+    def _vectors_of(self, inputs, names, encoder, training):
         """Returns float32 `[..., D]` of inputs `[..., L]`."""
         check_names(inputs, names)
         check_alike(inputs, names)
@@ -201,7 +206,7 @@ class BertSentenceEncoder(EncoderModel):
             }
 
         def embed(flat_NL):
-            return self._embed(flat_NL, training)
+            return self._embed(flat_NL, encoder, training)
 
         if training and self.run_in_chunks is not None:
             vectors_ND = self.run_in_chunks(self, embed, flat_NL)
@@ -211,13 +216,13 @@ class BertSentenceEncoder(EncoderModel):
             return vectors_ND
         return ops.reshape(vectors_ND, (*shape, vectors_ND.shape[-1]))
 
-    def _embed(self, inputs, training):
+    def _embed(self, inputs, encoder, training):
         if self.pooling == CLS:
             # The last block computes nothing else.
-            outputs = self.encoder(inputs, positions=1, training=training)
+            outputs = encoder(inputs, positions=1, training=training)
             pooled_ND = outputs["sequence_output"][:, 0]
         else:
-            outputs = self.encoder(inputs, training=training)
+            outputs = encoder(inputs, training=training)
             # Sums over many tokens: in float32 under every dtype policy.
             hidden_NLD = ops.cast(outputs["sequence_output"], "float32")
             mask_NL1 = ops.cast(inputs[features.INPUT_MASK], "float32")

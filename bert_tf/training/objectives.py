@@ -28,7 +28,6 @@ from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
 from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.training import health
-from bert_tf.training import rematerialization
 from bert_tf.training.options import REPLACED_TOKENS
 from bert_tf.training.options import PretrainingOptions
 from bert_tf.training.output_folder import GENERATOR_FOLDER
@@ -68,11 +67,6 @@ class Pretraining:
     of_origin: Callable[[model_card.Origin], model_card.Origin] = (
         lambda origin: origin
     )
-
-    def rematerialize(self) -> None:
-        """Makes training forget and recompute the blocks' activations."""
-        for model in self.saved.values():
-            rematerialization.rematerialize(distiller.encoder_of(model))
 
     def load_weights(self, path: str) -> list[str]:
         """Loads the weights of the models from a folder.
@@ -153,12 +147,13 @@ def make(
             )
     if options.replaces_tokens:
         return _replaced_tokens(options, start, policy)
+    computing = _computing(options, policy)
 
     def flops_per_example(length, num_predictions):
         return health.flops_per_example(config, length, num_predictions)
 
     if options.span_boundary_objective:
-        model = SpanBoundaryPretrainer(config, dtype=policy)
+        model = SpanBoundaryPretrainer(config, **computing)
         return Pretraining(
             model=model,
             objective=objectives.SPAN_BOUNDARIES,
@@ -170,7 +165,7 @@ def make(
                 length, 2 * num_predictions
             ),
         )
-    pretrainer = BertPretrainer(config, dtype=policy)
+    pretrainer = BertPretrainer(config, **computing)
     return Pretraining(
         model=pretrainer,
         objective=objectives.PRETRAINING,
@@ -179,6 +174,11 @@ def make(
         settings={},
         flops_per_example=flops_per_example,
     )
+
+
+def _computing(options, policy):
+    """Returns the arguments of models that do not change what they are."""
+    return {"dtype": policy, "rematerialize": options.rematerialize}
 
 
 def _replaced_tokens(options, start, policy):
@@ -191,7 +191,9 @@ def _replaced_tokens(options, start, policy):
             f"model_type={config.model_type}."
         )
     generator = _generator_config(options, start)
-    model = ReplacedTokensPretrainer(config, generator, dtype=policy)
+    model = ReplacedTokensPretrainer(
+        config, generator, **_computing(options, policy)
+    )
     weight = options.discriminator_weight or _DISCRIMINATOR_WEIGHT
     return Pretraining(
         model=model,
