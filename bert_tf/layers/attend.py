@@ -46,12 +46,16 @@ def attend(
     bias_BQK = _bias(attention_mask)
     if not dropout:
         seed = None
+    # None if TensorFlow does not know it; JAX then has a symbol, which only
+    # stands for shapes.
     num_queries = query_BNQH.shape[2]
-    is_known = isinstance(num_queries, int)
-    if seed is not None and not is_known:
+    if seed is not None and num_queries is None:
         # The number of tiles is not known.
         chunk = TILE
-    if chunk is None or (is_known and num_queries <= chunk):
+    is_short = num_queries is not None and not (
+        isinstance(num_queries, int) and chunk and num_queries > chunk
+    )
+    if chunk is None or is_short:
         return _attend_rows(
             query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed, dropout
         )

@@ -30,7 +30,8 @@ class EncoderBlock(ConfiguredLayer):
         return_heads: As in `SelfAttention`.
 
     Returns:
-        float, of the shape of the queries; with `return_heads`, also the heads.
+        float, of the shape of the queries; with `return_heads` a pair of it
+        and the heads.
     """
 
     def __init__(self, config, attention_chunk=None, **kwargs):
@@ -80,7 +81,12 @@ class EncoderBlock(ConfiguredLayer):
 
         # Self-attention.
         x_BQD, heads = self.attention(
-            inputs, attention_mask, queries, probs_seed, training=training
+            inputs,
+            attention_mask,
+            queries,
+            probs_seed,
+            return_heads=True,
+            training=training,
         )
         x_BQD = self.attention_dropout(x_BQD, attention_seed, training=training)
         attended_BQD = self.attention_layer_norm(queries + x_BQD)

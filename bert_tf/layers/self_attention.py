@@ -34,10 +34,12 @@ class SelfAttention(ConfiguredLayer):
         queries: float `[batch, queries, hidden]`, the vectors that look at
             `inputs`; None for the inputs themselves.
         seed: int `[2]` of the dropout of probabilities; None for a new one.
+        return_heads: Whether to return the heads, too: a tuple of queries, keys
+            and values, float `[batch, heads, positions, head size]`.
 
     Returns:
-        float, of the shape of `queries`; and the heads, a tuple of queries,
-        keys and values, float `[batch, heads, positions, head size]`.
+        float, of the shape of `queries`; with `return_heads` a pair of it and
+        the heads.
     """
 
     def __init__(self, config, chunk=None, **kwargs):
@@ -62,6 +64,7 @@ class SelfAttention(ConfiguredLayer):
         attention_mask,
         queries=None,
         seed=None,
+        return_heads=False,
         training=None,
     ):
         if queries is None:
@@ -84,7 +87,9 @@ class SelfAttention(ConfiguredLayer):
         outputs_BQD = self.merge_heads(
             ops.reshape(context_BQNH, ops.shape(queries)), training=training
         )
-        return outputs_BQD, (query_BNQH, key_BNKH, value_BNKH)
+        if return_heads:
+            return outputs_BQD, (query_BNQH, key_BNKH, value_BNKH)
+        return outputs_BQD
 
     def get_config(self):
         return super().get_config() | {"chunk": self.chunk}
@@ -93,7 +98,7 @@ class SelfAttention(ConfiguredLayer):
         """Returns how many queries are computed at once; None for all."""
         if self.chunk is not None:
             return self.chunk or None
-        if length is None:
+        if not isinstance(length, int):
             length = self.config.max_position_embeddings
         return _CHUNK if length > _LONGEST_AT_ONCE else None
 

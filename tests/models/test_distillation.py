@@ -297,16 +297,17 @@ def test_gradients_are_those_of_the_loss_and_do_not_reach_the_teacher(
     assert (ends[0] - ends[1]) / 2 == pytest.approx(slope, rel=1e-2)
 
 
-def test_observing_changes_no_output(encoders):
+def test_what_is_inside_is_returned_beside_the_same_output(encoders):
     _, teacher = encoders
-    classifier = BertClassifier(TEACHER, 3)
     batch = make_batch()
-    outputs = classifier(batch)
-    with distiller.observing.observing() as observed:
-        np.testing.assert_allclose(classifier(batch), outputs, atol=1e-6)
-    assert [len(observed.states), len(observed.heads)] == [5, 4]
-    classifier(batch)
-    assert len(observed.heads) == 4
+    positions = batch[features.MASKED_LM_POSITIONS]
+    outputs = teacher(batch, positions)
+    inside = teacher(batch, positions, return_inside=True)
+    for name in ("sequence_output", "pooled_output"):
+        np.testing.assert_allclose(inside[name], outputs[name], atol=1e-5)
+    assert len(inside["encoder_outputs"]) == len(inside["heads"]) == 4
+    assert inside["embedding_output"].shape == (2, reference.LENGTH, 12)
+    assert not {"heads", "embedding_output"} & outputs.keys()
 
 
 def test_chosen_layers_are_copied_exactly_and_are_not_shared():
