@@ -41,16 +41,14 @@ from bert_tf.models import pretrainer  # noqa: E402
 from bert_tf.optimizers.bert import BertOptimizer  # noqa: E402
 from bert_tf.training import health  # noqa: E402
 from bert_tf.training import randomness  # noqa: E402
-from bert_tf.training import rematerialization  # noqa: E402
 from bert_tf.training import step as step_lib  # noqa: E402
-from bert_tf.training.compilation import Compilation  # noqa: E402
 
 
 def lower_step(config, length, num_predictions, batch_size, rematerialize):
     """Returns the step's StableHLO, as text."""
-    model = pretrainer.BertPretrainer(config, dtype="mixed_bfloat16")
-    if rematerialize:
-        rematerialization.rematerialize(model.encoder)
+    model = pretrainer.BertPretrainer(
+        config, rematerialize=rematerialize, dtype="mixed_bfloat16"
+    )
     optimizer = BertOptimizer(1e-4)
     optimizer.build(model.trainable_variables)
     objective = objectives.PRETRAINING
@@ -64,8 +62,6 @@ def lower_step(config, length, num_predictions, batch_size, rematerialize):
             objective,
             optimizer,
             batch,
-            # The devices here are CPUs, for which chains would be compiled.
-            compilation=Compilation.NOTHING,
             measures_update=number == 0,
         )
 

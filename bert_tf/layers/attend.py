@@ -1,19 +1,20 @@
 """Attention itself: mask, softmax and dropout in one place.
 
 Letters in tensor names: B batch, Q query, K key, N attention heads, H size of
-one head.
+one head, C chunk of queries, R row of a chunk.
 """
 
 from keras import ops
 
+from bert_tf.backend import traced_once
 from bert_tf.features import Tensor
-from bert_tf.layers.chains import runner_here
-from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.gradients import with_gradient
-from bert_tf.layers.gradients import zero_after
+from bert_tf.layers.dropout import draw_factors
 
-# From this many scores per head on, training recomputes them for the gradient.
-_MIN_SCORES = 256 * 256
+# The rows of scores whose dropout is drawn at once, and the unit of chunks.
+TILE = 128
+# Added to the first number of a seed for each tile. The second number counts a
+# layer's calls.
+_SEED_STEP = 40_503
 
 
 def attend(
@@ -21,35 +22,47 @@ def attend(
     key_BNKH: Tensor,
     value_BNKH: Tensor,
     attention_mask: Tensor,
-    dropout: Dropout,
-    training: bool | None = False,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    chunk: int | None = None,
 ) -> Tensor:
-    """Returns softmax(Q K^T + mask) V of every head, the heads joined.
+    """Returns softmax(Q K^T / sqrt(H) + mask) V of every head.
 
-    Vaswani et al. 2017, section 3.2.1. For long sequences, training keeps no
-    scores, probabilities or dropout masks. It recomputes them for the gradient
-    from queries, keys, values and a seed.
+    Vaswani et al. 2017, section 3.2.1.
 
     Args:
-        query_BNQH: float, already divided by sqrt(H), which is cheaper than
-            dividing the scores.
-        key_BNKH, value_BNKH: float, of the same dtype.
+        query_BNQH, key_BNKH, value_BNKH: float, of the same dtype.
         attention_mask: bool `[B, 1 or Q, K]`, True where a query may look at
             a key.
-        dropout: The layer that drops attention probabilities.
-        training: Whether to drop any.
+        dropout: Share of the probabilities that are dropped.
+        seed: int `[2]`, on which the dropped ones depend; None drops none.
+        chunk: How many queries are computed at once, a multiple of `TILE`.
+            For the gradient, each chunk is computed again. Memory then grows
+            with the length, not with its square. None for all queries.
 
     Returns:
-        float `[B, Q, N, H]`, of the same dtype.
+        float `[B, N, Q, H]`, of the same dtype. It does not depend on `chunk`,
+        unless there is dropout and the number of queries is not known.
     """
     bias_BQK = _bias(attention_mask)
-    if training:
-        return _attend_in_training(
-            query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout
+    if not dropout:
+        seed = None
+    # None if TensorFlow does not know it; JAX then has a symbol, which only
+    # stands for shapes.
+    num_queries = query_BNQH.shape[2]
+    if chunk and seed is not None and num_queries is None:
+        # The number of tiles is not known.
+        chunk = TILE
+    is_short = num_queries is not None and not (
+        isinstance(num_queries, int) and chunk and num_queries > chunk
+    )
+    if chunk is None or is_short:
+        return _attend_rows(
+            query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed, dropout
         )
-    probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK)
-    probs_BNQK = ops.cast(probs_BNQK, value_BNKH.dtype)
-    return ops.transpose(ops.matmul(probs_BNQK, value_BNKH), (0, 2, 1, 3))
+    return _attend_in_chunks(
+        query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed, dropout, chunk
+    )
 
 
 def attention_probs(
@@ -58,25 +71,12 @@ def attention_probs(
     """Returns the weights that `attend` gives the values, without dropout.
 
     Args:
-        query_BNQH: float, already divided by sqrt(H).
-        key_BNKH, attention_mask: As in `attend`.
+        query_BNQH, key_BNKH, attention_mask: As in `attend`.
 
     Returns:
         float32 `[B, N, Q, K]`; each query's weights add up to 1.
     """
     return _probs(query_BNQH, key_BNKH, _bias(attention_mask))
-
-
-def is_long(num_queries: int | None, num_keys: int | None) -> bool:
-    """Returns whether training recomputes a block's large tensors.
-
-    Args:
-        num_queries, num_keys: Lengths, or None if they are not known.
-    """
-    # JAX has symbols instead of None.
-    if not isinstance(num_queries, int) or not isinstance(num_keys, int):
-        return False
-    return num_queries * num_keys >= _MIN_SCORES
 
 
 def _bias(attention_mask):
@@ -91,103 +91,187 @@ def _bias(attention_mask):
 
 def _probs(query_BNQH, key_BNKH, bias_BQK):
     """Returns the probabilities, in float32 under every dtype policy."""
+    # Dividing the queries is cheaper than dividing the scores.
+    query_BNQH = query_BNQH * _scale(query_BNQH)
     scores_BNQK = ops.matmul(query_BNQH, _transpose(key_BNKH))
-    scores_BNQK = ops.cast(scores_BNQK, "float32")
-    return ops.softmax(scores_BNQK + bias_BQK[:, None])
+    scores_BNQK = ops.cast(scores_BNQK, "float32") + bias_BQK[:, None]
+    return ops.softmax(scores_BNQK)
 
 
-def _attend_in_training(query_BNQH, key_BNKH, value_BNKH, bias_BQK, dropout):
-    """Does what `attend` does, with a gradient that takes few passes.
+def _scale(query_BNQH):
+    return query_BNQH.shape[-1] ** -0.5
 
-    All rows are computed at once, because a loop over them would leave GPUs
-    idle. `keras.remat` does not help with long sequences: the TPU compiler
-    recognises the second computation as the first and keeps the results.
-    """
-    dtype = value_BNKH.dtype
-    seed = dropout.draw_seed(True)
-    recompute = is_long(query_BNQH.shape[2], key_BNKH.shape[2])
 
-    def weigh(query_BNQH, key_BNKH):
-        """Returns probabilities, the same after dropout, and its factors."""
-        probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK)
-        if seed is None:
-            return probs_BNQK, ops.cast(probs_BNQK, dtype), None
-        late_seed = seed
-        if recompute:
-            # A mask depends on its seed alone. Without the query's 0, the masks
-            # of all blocks would be made at the start of the step.
-            late_seed += zero_after(query_BNQH, seed.dtype)
-        return probs_BNQK, *dropout.multiply(probs_BNQK, late_seed, dtype)
+def _attend_rows(
+    query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed, dropout, first_tile=0
+):
+    probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK)
+    probs_BNQK = ops.cast(probs_BNQK, value_BNKH.dtype)
+    if seed is not None:
+        probs_BNQK *= _factors(probs_BNQK, seed, dropout, first_tile)
+    return ops.matmul(probs_BNQK, value_BNKH)
 
-    @with_gradient
-    def attend_in_training(query_BNQH, key_BNKH, value_BNKH):
-        kept = _, dropped_BNQK, _ = weigh(query_BNQH, key_BNKH)
-        context_BQNH = ops.transpose(
-            ops.matmul(dropped_BNQK, value_BNKH), (0, 2, 1, 3)
+
+def _factors(probs_BNQK, seed, dropout, first_tile):
+    """Returns the factors of dropout, drawn tile by tile."""
+    *batch, num_rows, num_keys = ops.shape(probs_BNQK)
+    # If the number of rows is not known, all are one tile.
+    num_tiles = -(-num_rows // TILE) if isinstance(num_rows, int) else 1
+    shape = (*batch, TILE if num_tiles > 1 else num_rows, num_keys)
+    tiles = [
+        draw_factors(
+            shape,
+            dropout,
+            _seed_of(seed, first_tile + tile),
+            probs_BNQK.dtype,
+        )
+        for tile in range(num_tiles)
+    ]
+    if num_tiles == 1:
+        return tiles[0]
+    return ops.concatenate(tiles, axis=2)[:, :, :num_rows]
+
+
+def _seed_of(seed, tile):
+    first = seed[0] + ops.cast(tile * _SEED_STEP, seed.dtype)
+    return ops.stack([first, seed[1]])
+
+
+@traced_once
+def _attend_in_chunks(
+    query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed, dropout, chunk
+):
+    """Does what `_attend_rows` does, chunk by chunk."""
+    num_queries = ops.shape(query_BNQH)[2]
+    num_rows = chunk
+    if not isinstance(num_queries, int):
+        num_rows = ops.minimum(chunk, num_queries)
+    num_chunks = -(-num_queries // num_rows)
+    tiles_per_chunk = -(-chunk // TILE)
+
+    def rows_of(x_BNQH, index):
+        return _cut(x_BNQH, index * num_rows, num_rows)
+
+    def bias_of(bias_BQK, index):
+        if bias_BQK.shape[1] == 1:
+            return bias_BQK
+        return rows_of(bias_BQK[:, None], index)[:, 0]
+
+    @ops.custom_gradient
+    def attend_in_chunks(query_BNQH, key_BNKH, value_BNKH):
+        padded_BNQH = _pad(query_BNQH, num_chunks * num_rows)
+        padded_BQK = bias_BQK
+        if bias_BQK.shape[1] != 1:
+            padded_BQK = _pad(bias_BQK[:, None], num_chunks * num_rows)[:, 0]
+
+        def add_context(index, context_BNQH):
+            context_BNRH = _attend_rows(
+                rows_of(padded_BNQH, index),
+                key_BNKH,
+                value_BNKH,
+                bias_of(padded_BQK, index),
+                seed,
+                dropout,
+                index * tiles_per_chunk,
+            )
+            return _put(context_BNQH, context_BNRH, index * num_rows)
+
+        context_BNQH = ops.fori_loop(
+            0, num_chunks, add_context, ops.zeros_like(padded_BNQH)
         )
 
-        def gradient(upstream_BQNH):
-            weighed, late_BQNH = kept, context_BQNH
-            if recompute:
-                late = zero_after(upstream_BQNH, dtype)
-                weighed = weigh(query_BNQH + late, key_BNKH)
-                # Otherwise it is cast at once and both copies are kept.
-                late_BQNH += late
-            probs_BNQK, dropped_BNQK, factors_BNQK = weighed
-            up_BNQH = ops.transpose(upstream_BQNH, (0, 2, 1, 3))
-            slopes_BNQK = runner_here().run(
-                _slopes,
-                ops.matmul(up_BNQH, _transpose(value_BNKH)),
-                factors_BNQK,
-                probs_BNQK,
-                upstream_BQNH,
-                late_BQNH,
+        def gradient(*args, upstream=None):
+            # Keras's backends pass the gradient in one or the other.
+            up_BNQH = args[0] if upstream is None else upstream
+            up_BNQH = _pad(up_BNQH, num_chunks * num_rows)
+
+            def add_gradients(index, sums):
+                query_sum, key_sum, value_sum = sums
+                of_query, of_key, of_value = _gradients_of_rows(
+                    rows_of(padded_BNQH, index),
+                    key_BNKH,
+                    value_BNKH,
+                    bias_of(padded_BQK, index),
+                    seed,
+                    dropout,
+                    index * tiles_per_chunk,
+                    rows_of(up_BNQH, index),
+                )
+                return (
+                    _put(query_sum, of_query, index * num_rows),
+                    key_sum + ops.cast(of_key, "float32"),
+                    value_sum + ops.cast(of_value, "float32"),
+                )
+
+            query_sum, key_sum, value_sum = ops.fori_loop(
+                0,
+                num_chunks,
+                add_gradients,
+                (
+                    ops.zeros_like(padded_BNQH),
+                    ops.zeros_like(key_BNKH, dtype="float32"),
+                    ops.zeros_like(value_BNKH, dtype="float32"),
+                ),
             )
             return (
-                ops.matmul(slopes_BNQK, key_BNKH),
-                ops.matmul(_transpose(slopes_BNQK), query_BNQH),
-                ops.matmul(_transpose(dropped_BNQK), up_BNQH),
+                query_sum[:, :, :num_queries],
+                ops.cast(key_sum, key_BNKH.dtype),
+                ops.cast(value_sum, value_BNKH.dtype),
             )
 
-        return context_BQNH, gradient
+        return context_BNQH[:, :, :num_queries], gradient
 
-    return attend_in_training(query_BNQH, key_BNKH, value_BNKH)
+    return attend_in_chunks(query_BNQH, key_BNKH, value_BNKH)
 
 
-def _slopes(
-    slopes_BNQK, factors_BNQK, probs_BNQK, up_BQNH, context_BQNH, dtype
+def _gradients_of_rows(
+    query_BNRH,
+    key_BNKH,
+    value_BNKH,
+    bias_BRK,
+    seed,
+    dropout,
+    first_tile,
+    up_BNRH,
 ):
-    """Returns the gradient of the scores; a chain.
-
-    The gradient of a softmax is (slope - mean) p. The mean of the slopes,
-    weighted by p, is the upstream gradient times the context. In 16 bits the
-    context is rounded, so the slopes of a query add up to almost 0, not to 0.
-    This shows only where all keys are nearly the same. There the query's
-    gradient may be a tenth off in bfloat16; exact slopes would make it a
-    hundredth.
-
-    Args:
-        slopes_BNQK: float gradient of the probabilities after dropout.
-        factors_BNQK: What dropout multiplied by, of the same dtype, or None.
-        probs_BNQK: float32 probabilities before dropout.
-        up_BQNH: float gradient of the context.
-        context_BQNH: float, what `attend` returns.
-        dtype: See `chains.Chain`.
-    """
-    kept_dtype = slopes_BNQK.dtype
-    if factors_BNQK is not None:
-        slopes_BNQK = ops.cast(slopes_BNQK, dtype)
-        slopes_BNQK *= ops.cast(factors_BNQK, dtype)
-    mean_BQN1 = ops.sum(
-        ops.cast(up_BQNH, "float32") * ops.cast(context_BQNH, "float32"),
-        axis=-1,
-        keepdims=True,
+    """Returns the gradients of `_attend_rows` for query, key and value."""
+    dtype = value_BNKH.dtype
+    probs_BNRK = _probs(query_BNRH, key_BNKH, bias_BRK)
+    dropped_BNRK = ops.cast(probs_BNRK, dtype)
+    slopes_BNRK = ops.matmul(up_BNRH, _transpose(value_BNKH))
+    if seed is not None:
+        factors_BNRK = _factors(dropped_BNRK, seed, dropout, first_tile)
+        dropped_BNRK *= factors_BNRK
+        slopes_BNRK *= factors_BNRK
+    # The gradient of a softmax is (slope - mean) p.
+    slopes_BNRK = ops.cast(slopes_BNRK, "float32")
+    mean_BNR1 = ops.sum(slopes_BNRK * probs_BNRK, axis=-1, keepdims=True)
+    slopes_BNRK = ops.cast((slopes_BNRK - mean_BNR1) * probs_BNRK, dtype)
+    slopes_BNRK *= _scale(query_BNRH)
+    return (
+        ops.matmul(slopes_BNRK, key_BNKH),
+        ops.matmul(_transpose(slopes_BNRK), query_BNRH),
+        ops.matmul(_transpose(dropped_BNRK), up_BNRH),
     )
-    mean_BNQ1 = ops.transpose(mean_BQN1, (0, 2, 1, 3))
-    slopes_BNQK = ops.cast(slopes_BNQK, "float32") - mean_BNQ1
-    return ops.cast(slopes_BNQK * probs_BNQK, kept_dtype)
 
 
 def _transpose(x):
     """Returns each matrix of `[B, N, rows, columns]` transposed."""
     return ops.transpose(x, (0, 1, 3, 2))
+
+
+def _pad(x_BNQH, length):
+    """Returns `[B, N, length, H]`, with zeros behind the queries."""
+    num_missing = length - ops.shape(x_BNQH)[2]
+    return ops.pad(x_BNQH, ((0, 0), (0, 0), (0, num_missing), (0, 0)))
+
+
+def _cut(x_BNQH, start, num_rows):
+    batch_size, num_heads, _, size = ops.shape(x_BNQH)
+    return ops.slice(
+        x_BNQH, (0, 0, start, 0), (batch_size, num_heads, num_rows, size)
+    )
+
+
+def _put(x_BNQH, rows_BNRH, start):
+    return ops.slice_update(x_BNQH, (0, 0, start, 0), rows_BNRH)

@@ -12,7 +12,6 @@ from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.layers.dense import Dense
 from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.layer_norm import LayerNorm
 
 # A configuration, or its dictionary as Keras stores it.
 AnyConfig: TypeAlias = BertConfig | dict[str, Any]
@@ -146,9 +145,9 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
 
     def make_layer_norm(
         self, name: str, num_inputs: int | None = None
-    ) -> LayerNorm:
-        """Returns a built `LayerNorm`; `num_inputs` is as in `make_dense`."""
-        layer_norm = LayerNorm(
+    ) -> keras.layers.LayerNormalization:
+        """Returns a built layer; `num_inputs` is as in `make_dense`."""
+        layer_norm = keras.layers.LayerNormalization(
             epsilon=self.config.layer_norm_eps,
             dtype=self.dtype_policy,
             name=name,

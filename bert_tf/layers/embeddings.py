@@ -150,7 +150,7 @@ class BertEmbeddings(ConfiguredLayer):
             # gradient: a scatter would hit every row many times.
             segments = ops.one_hot(segment_ids, num_segments, dtype="float32")
             x_BLD += ops.matmul(segments, _float32(self.segment_embeddings))
-        x_BLD = self.layer_norm(x_BLD, training=training)
+        x_BLD = self.layer_norm(x_BLD)
         x_BLD = self.output_dropout(x_BLD, training=training)
         if self.config.embedding_size is None:
             return x_BLD

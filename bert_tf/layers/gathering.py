@@ -1,18 +1,8 @@
-"""Rows of a batch: as one matrix, or picked by position."""
+"""Rows of a batch, picked by position."""
 
 from keras import ops
 
 from bert_tf.features import Tensor
-
-
-def as_matrix(x: Tensor) -> Tensor:
-    """Returns the rows of `[..., D]` as one matrix, `[T, D]`.
-
-    A matrix is returned as it is, without an operation in the graph.
-    """
-    if len(x.shape) == 2:
-        return x
-    return ops.reshape(x, (-1, x.shape[-1] or ops.shape(x)[-1]))
 
 
 def gather_positions(sequence: Tensor, positions: Tensor | int) -> Tensor:

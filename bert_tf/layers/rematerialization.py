@@ -1,53 +1,96 @@
-"""Layers whose activations are recomputed for the gradient, not kept."""
+"""Blocks whose activations are computed again for the gradient, not kept."""
 
-import contextlib
-from collections.abc import Callable
-from typing import Any
+import functools
 
 import keras
+from keras import ops
 
+from bert_tf.backend import remat
+from bert_tf.backend import traced_once
+from bert_tf.backend import zero_after
 from bert_tf.features import Tensor
-from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.gradients import zero_after
+from bert_tf.layers.encoder_block import EncoderBlock
 
 
-def call_rematerialized(
-    remat: Callable[[Callable[[Tensor], Tensor]], Callable[[Tensor], Tensor]],
-    layer: keras.layers.Layer,
-    x: Tensor,
-    *args: Any,
-    **kwargs: Any,
+def recompute(
+    block: EncoderBlock,
+    inputs: Tensor,
+    attention_mask: Tensor,
+    queries: Tensor | None = None,
 ) -> Tensor:
-    """Calls a layer in training, and recomputes it for the gradient.
+    """Calls a block in training, and calls it again for the gradient.
 
-    Only `x` is kept. A stack of blocks then needs the memory of one block's
-    activations, for about a third more time (Chen et al. 2016, arXiv
+    Only its inputs are kept. A stack of blocks then needs the memory of one
+    block's activations, for about a third more time (Chen et al. 2016, arXiv
     1604.06174).
 
     Args:
-        remat: `keras.remat`, or a function that does the same.
-        layer: A built `keras.Layer` that calls each of its dropouts once.
-        x: Float tensor, the layer's first argument.
-        *args: Other arguments of the layer, which get no gradient.
-        **kwargs: Likewise.
+        block: The block.
+        inputs, attention_mask, queries: As in a call.
 
     Returns:
-        The layer's output, a float tensor.
+        float, as in a call.
     """
-    dropouts = [
-        part for part in layer._flatten_layers() if isinstance(part, Dropout)
+    run = _runner(block.config, block.attention_chunk, block.dtype_policy.name)
+    seeds = block.draw_seeds()
+    weights = [ops.convert_to_tensor(each) for each in _weights(block)]
+    if queries is None:
+        return run(weights, seeds, attention_mask, inputs)
+    return run(weights, seeds, attention_mask, inputs, queries)
+
+
+@functools.cache
+def _runner(config, attention_chunk, policy):
+    """Returns the function that all blocks with these arguments share.
+
+    It takes the weights as arguments. As a function of one block, it would keep
+    that block's model alive: see `traced_once`.
+    """
+    # It has no values of its own, so it takes no memory.
+    with keras.StatelessScope(initialize_variables=False):
+        like = EncoderBlock(config, attention_chunk, dtype=policy)
+        like.build(None)
+
+    @traced_once
+    def run(weights, seeds, attention_mask, *inputs):
+        def call(*tensors):
+            inputs = tensors[: -len(weights)]
+            # Tied to the inputs. Otherwise XLA would see the same masks twice,
+            # and keep them.
+            late_seeds = [
+                None
+                if seed is None
+                else seed + zero_after(inputs[0], seed.dtype)
+                for seed in seeds
+            ]
+            values = zip(_weights(like), tensors[-len(weights) :])
+            with keras.StatelessScope(list(values)):
+                return like(
+                    inputs[0],
+                    attention_mask,
+                    *inputs[1:],
+                    seeds=late_seeds,
+                    training=True,
+                )
+
+        return remat(call)(*inputs, *weights)
+
+    return run
+
+
+def _weights(block):
+    """Returns the kernels, with LoRA's updates, and all other weights."""
+    attention = block.attention
+    denses = (
+        attention.query,
+        attention.key,
+        attention.value,
+        attention.merge_heads,
+        block.intermediate,
+        block.output_dense,
+    )
+    norms = (block.attention_layer_norm, block.output_layer_norm)
+    return [
+        *(weight for dense in denses for weight in (dense.kernel, dense.bias)),
+        *(weight for norm in norms for weight in (norm.gamma, norm.beta)),
     ]
-    # Drawn once, for both computations: a recomputation must not change state.
-    # Each is tied to `x`. Otherwise XLA would see the same masks twice, and
-    # keep them.
-    seeds = [dropout.draw_seed(True) for dropout in dropouts]
-
-    def compute(x):
-        with contextlib.ExitStack() as stack:
-            for dropout, seed in zip(dropouts, seeds):
-                if seed is not None:
-                    seed += zero_after(x, seed.dtype)
-                stack.enter_context(dropout.given(seed))
-            return layer(x, *args, **kwargs)
-
-    return remat(compute)(x)

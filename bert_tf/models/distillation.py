@@ -30,11 +30,11 @@ from typing import Any
 from keras import ops
 
 from bert_tf import features
+from bert_tf.backend import traced_once
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
 from bert_tf.layers.attention_mask import make_attention_mask
 from bert_tf.layers.gathering import gather_positions
-from bert_tf.layers.gradients import with_gradient
 from bert_tf.models import lesson as lesson_lib
 from bert_tf.models import objectives
 from bert_tf.models.lesson import Lesson
@@ -95,30 +95,36 @@ def cosine_distance(states: Tensor, teacher_states: Tensor) -> Tensor:
     differs from run to run.
     """
     teacher = ops.normalize(_float32(teacher_states), axis=-1)
+    return _cosine_distance(_float32(states), teacher)
 
-    @with_gradient
+
+@traced_once
+def _cosine_distance(student, teacher):
+    @ops.custom_gradient
     def compute(student):
         squares = ops.sum(ops.square(student), axis=-1, keepdims=True)
         scale = ops.rsqrt(ops.maximum(squares, _LEAST_SQUARES))
         normal = student * scale
         cosine = ops.sum(normal * teacher, axis=-1)
 
-        def gradient(up):
+        def gradient(*args, upstream=None):
+            up = args[0] if upstream is None else upstream
             turned = normal * cosine[..., None] - teacher
             return turned * (scale * up[..., None])
 
         return 1.0 - cosine, gradient
 
-    return compute(_float32(states))
+    return compute(student)
 
 
 def attention_scores(query_BNLH: Tensor, key_BNLH: Tensor) -> Tensor:
     """Returns the scores before mask and softmax, float32 `[B, N, Q, K]`.
 
     Args:
-        query_BNLH: float, divided by the square root of the head size.
+        query_BNLH: float.
         key_BNLH: float.
     """
+    query_BNLH = query_BNLH * query_BNLH.shape[-1] ** -0.5
     scores = _float32(
         ops.matmul(query_BNLH, ops.transpose(key_BNLH, (0, 1, 3, 2)))
     )
@@ -152,6 +158,7 @@ def _split_heads_again(x_BNLH, num_heads):
     return ops.transpose(x_BLD, (0, 2, 1, 3))
 
 
+@traced_once
 def _divergence(student, teacher):
     """Returns KL(softmax(teacher) || softmax(student)) over the last axis.
 
@@ -161,12 +168,13 @@ def _divergence(student, teacher):
     """
     teacher_probs, teacher_log_sum, teacher = _softmax(teacher)
 
-    @with_gradient
+    @ops.custom_gradient
     def compute(student):
         probs, log_sum, student = _softmax(student)
         difference = ops.sum(teacher_probs * (teacher - student), axis=-1)
 
-        def gradient(up):
+        def gradient(*args, upstream=None):
+            up = args[0] if upstream is None else upstream
             return (probs - teacher_probs) * up[..., None]
 
         return difference - (teacher_log_sum - log_sum), gradient
@@ -319,14 +327,7 @@ def _divergences(outputs, lesson, batch, left_to_right, pairs):
     """Adds up the divergences of the relations of pairs of Q, K and V."""
     # Finite, as in `attend`, because some rows are nothing but padding.
     bias_BQK = ops.where(_may_look(batch, left_to_right), 0.0, -1e9)
-    student, teacher = (
-        # The queries as they were before their division.
-        (query * query.shape[-1] ** 0.5, key, value)
-        for query, key, value in (
-            outputs["heads"][-1],
-            outputs["teacher_heads"][-1],
-        )
-    )
+    student, teacher = outputs["heads"][-1], outputs["teacher_heads"][-1]
     return sum(
         ops.mean(
             _divergence(

@@ -13,17 +13,17 @@ from keras import ops
 from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.config import whole_number
+from bert_tf.layers.attention_mask import gather_queries
 from bert_tf.layers.attention_mask import make_attention_mask
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredModel
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
-from bert_tf.layers.gathering import as_matrix
 from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import HiddenLayer
 from bert_tf.layers.heads import Pooler
-from bert_tf.layers.rematerialization import call_rematerialized
+from bert_tf.layers.rematerialization import recompute
 
 # Hugging Face's names for inputs.
 _NAMES_ELSEWHERE = {
@@ -44,6 +44,13 @@ class BertEncoder(ConfiguredModel):
         config: A `BertConfig`.
         shared_embeddings: None, or the `BertEmbeddings` of another encoder, to
             share its tables and LayerNorm.
+        attention_chunk: How many queries attention computes at once, a multiple
+            of `attend.TILE`; 0 for all. None computes all of short sequences
+            at once, and chunks of long ones. The outputs are the same.
+        rematerialize: Whether training recomputes the blocks for the gradient
+            instead of keeping their activations.
+        trains_padding: Whether the word embedding of padding is trained. This
+            matters only if a loss reads outputs at padding.
 
     Call arguments:
         inputs: A dictionary of int32 tensors, named in `bert_tf.features`:
@@ -71,19 +78,8 @@ class BertEncoder(ConfiguredModel):
         With `return_inside`, `encoder_outputs` has the last block, and there
         are two more:
             embedding_output: `[B, L, hidden_size]`.
-            heads: for every layer the queries, divided by the square root of
-                the head size, the keys and the values: a tuple of three
-                `[B, heads, L, head size]`. None for a layer whose activations
-                training recomputes.
-
-    Attributes:
-        rematerialize: Whether training recomputes the blocks for the gradient
-            instead of keeping their activations. Initially False.
-        remat: The wrapper of a function of a tensor that does so. Initially
-            `keras.remat`, which saves nothing on TPUs; for these there is
-            `training.rematerialization.remat`.
-        trains_padding: Whether the word embedding of padding is trained. This
-            matters only if a loss reads outputs at padding. Initially True.
+            heads: for every layer the queries, keys and values, a tuple of
+                three float `[B, heads, L, head size]`.
 
     Raises:
         ValueError: If `config` is a dictionary not made by a `BertConfig`.
@@ -106,9 +102,15 @@ class BertEncoder(ConfiguredModel):
         self,
         config: AnyConfig,
         shared_embeddings: BertEmbeddings | None = None,
+        attention_chunk: int | None = None,
+        rematerialize: bool = False,
+        trains_padding: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
+        self.attention_chunk = attention_chunk
+        self.rematerialize = rematerialize
+        self.trains_padding = trains_padding
         self.embeddings = BertEmbeddings(
             self.config,
             shared_embeddings,
@@ -117,13 +119,13 @@ class BertEncoder(ConfiguredModel):
         )
         self.blocks = [
             EncoderBlock(
-                self.config, dtype=self.dtype_policy, name=f"layer_{index}"
+                self.config,
+                attention_chunk,
+                dtype=self.dtype_policy,
+                name=f"layer_{index}",
             )
             for index in range(self.config.num_blocks)
         ]
-        self.rematerialize = False
-        self.remat = keras.remat
-        self.trains_padding = True
         self.pooler = Pooler(
             self.config, dtype=self.dtype_policy, name="pooler"
         )
@@ -164,24 +166,20 @@ class BertEncoder(ConfiguredModel):
             trained=inputs[features.INPUT_MASK] if is_frozen else None,
             training=training,
         )
-        embedded, encoder_outputs, heads = x, [], []
         # Each block is called once, unless layers share it (ALBERT).
         num_layers = self.config.num_hidden_layers
         blocks = [
             self.blocks[index * len(self.blocks) // num_layers]
             for index in range(num_layers)
         ]
+        embedded, encoder_outputs, heads = x, [], []
         is_partial = positions is not None and not return_inside
-        shape = ops.shape(x)
-        # One matrix from block to block, so that no block computes its shape.
-        x = as_matrix(x)
         for block in blocks[:-1] if is_partial else blocks:
             x, its_heads = self._call_block(
-                block, x, attention_mask, None, training, return_inside
+                block, x, attention_mask, None, return_inside, training
             )
-            encoder_outputs.append(ops.reshape(x, shape))
+            encoder_outputs.append(x)
             heads.append(its_heads)
-        x = ops.reshape(x, shape)
         if is_partial:
             x, pooled_output = self._call_last_at(
                 positions,
@@ -247,6 +245,13 @@ class BertEncoder(ConfiguredModel):
             for dense in (attention.query, attention.value):
                 dense.enable_lora(rank, lora_alpha=alpha)
 
+    def get_config(self):
+        return super().get_config() | {
+            "attention_chunk": self.attention_chunk,
+            "rematerialize": self.rematerialize,
+            "trains_padding": self.trains_padding,
+        }
+
     def _call_last_at(
         self, positions, block, x, attention_mask, first_positions, training
     ):
@@ -256,8 +261,8 @@ class BertEncoder(ConfiguredModel):
             `sequence_output` and `pooled_output`.
         """
         if isinstance(positions, int) and first_positions is None:
-            x, _ = self._call_block(
-                block, x, attention_mask, max(positions, 1), training
+            x = self._call_block_at(
+                max(positions, 1), block, x, attention_mask, training
             )
             return x[:, :positions], self.pooler(x)
         pooled = first_positions
@@ -269,7 +274,7 @@ class BertEncoder(ConfiguredModel):
             computed = ops.concatenate(
                 [computed, ops.cast(positions, "int32")], axis=1
             )
-        x, _ = self._call_block(block, x, attention_mask, computed, training)
+        x = self._call_block_at(computed, block, x, attention_mask, training)
         num_pooled = ops.shape(pooled)[1]
         if first_positions is not None:
             first_positions = ops.broadcast_to(
@@ -277,24 +282,27 @@ class BertEncoder(ConfiguredModel):
             )
         return x[:, num_pooled:], self.pooler(x, first_positions)
 
+    def _call_block_at(self, positions, block, x, attention_mask, training):
+        x, _ = self._call_block(
+            block,
+            x,
+            gather_queries(attention_mask, positions),
+            gather_positions(x, positions),
+            False,
+            training,
+        )
+        return x
+
     def _call_block(
-        self, block, x, attention_mask, positions, training, return_heads=False
+        self, block, x, attention_mask, queries, return_heads, training
     ):
         """Returns the block's output and, if they are wanted, its heads."""
-        if self.rematerialize and training:
-            x = call_rematerialized(
-                self.remat,
-                block,
-                x,
-                attention_mask,
-                positions=positions,
-                training=training,
-            )
-            return x, None
+        if self.rematerialize and training and not return_heads:
+            return recompute(block, x, attention_mask, queries), None
         outputs = block(
             x,
             attention_mask,
-            positions=positions,
+            queries,
             return_heads=return_heads,
             training=training,
         )
@@ -306,7 +314,7 @@ class EncoderModel(ConfiguredModel):
 
     Args:
         config: A `BertConfig`.
-        shared_embeddings: As in `BertEncoder`.
+        shared_embeddings, attention_chunk, rematerialize: As in `BertEncoder`.
 
     Call arguments of every subclass, besides its inputs:
         encoder: What is called instead of the model's own encoder, with its
@@ -317,16 +325,20 @@ class EncoderModel(ConfiguredModel):
         export_rank: Number of axes of each input, all of any length.
         replaces_pooler: Whether the model has no use for a pooler that was
             not trained on pairs of sentences.
+        trains_padding: As in `BertEncoder`.
     """
 
     export_inputs: ClassVar[tuple[str, ...]] = features.MODEL_INPUTS
     export_rank: ClassVar[int] = 2
     replaces_pooler: ClassVar[bool] = False
+    trains_padding: ClassVar[bool] = True
 
     def __init__(
         self,
         config: AnyConfig,
         shared_embeddings: BertEmbeddings | None = None,
+        attention_chunk: int | None = None,
+        rematerialize: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
@@ -336,9 +348,18 @@ class EncoderModel(ConfiguredModel):
         self.encoder = BertEncoder(
             encoder_config,
             shared_embeddings,
+            attention_chunk,
+            rematerialize,
+            self.trains_padding,
             dtype=self.dtype_policy,
             name="encoder",
         )
+
+    def get_config(self):
+        return super().get_config() | {
+            "attention_chunk": self.encoder.attention_chunk,
+            "rematerialize": self.encoder.rematerialize,
+        }
 
     def export(
         self,

@@ -18,8 +18,6 @@ from keras import ops
 from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
-from bert_tf.layers.chains import runner_here
-from bert_tf.layers.gradients import with_gradient
 from bert_tf.models.span_boundaries import span_boundaries
 
 # Up to this many classes, hits are exact even where logits tie. They do in 16
@@ -156,8 +154,9 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
         labels: `[...]`, class ids in `[0, K)`. TensorFlow raises an error for
             others on CPUs; on GPUs and with XLA they are not checked.
     """
-    labels = ops.cast(labels, "int32")
-    return ops.logsumexp(logits, axis=-1) - _pick(logits, labels)[..., 0]
+    return ops.sparse_categorical_crossentropy(
+        ops.cast(labels, "int32"), logits, from_logits=True
+    )
 
 
 def _pick(logits, labels):
@@ -236,12 +235,14 @@ def _pretraining_weights(batch):
 
 def _pretraining_losses(outputs, batch):
     """Returns the sums of the weighted cross-entropies: {name: scalar}."""
-    return {
-        f"{name}_loss": ops.sum(
-            weights * _cross_entropy_of_words(outputs[f"{name}_logits"], labels)
-        )
-        for name, (labels, weights) in _pretraining_targets(batch).items()
-    }
+    found = {}
+    for name, (labels, weights) in _pretraining_targets(batch).items():
+        logits = outputs[f"{name}_logits"]
+        # Without packed rows, there are labels [B, 1] for logits [B, 2].
+        labels = ops.reshape(labels, ops.shape(logits)[:-1])
+        weights = ops.reshape(weights, ops.shape(labels))
+        found[f"{name}_loss"] = ops.sum(weights * cross_entropy(logits, labels))
+    return found
 
 
 def _pretraining_metrics(outputs, batch):
@@ -263,59 +264,6 @@ def _next_sentence_weights(batch):
     return ops.cast(exists_BS, "float32")
 
 
-def _cross_entropy_of_words(logits, labels):
-    """Returns what `cross_entropy` returns, with a cheaper gradient.
-
-    Over the vocabulary each pass costs as much as a small matrix product. The
-    gradient is softmax, minus one at the label. It therefore reuses the
-    exponentials of the forward pass and changes them at the labels alone.
-    """
-    shape = ops.shape(labels)
-    labels_N = ops.reshape(ops.cast(labels, "int32"), (-1,))
-
-    @with_gradient
-    def compute(logits_NV):
-        max_N1 = ops.max(logits_NV, axis=-1, keepdims=True)
-        exps_NV, sum_N1 = runner_here().run(_exps, logits_NV, max_N1)
-        picked_N1 = _pick(logits_NV, labels_N)
-        losses_N1 = ops.log(sum_N1) + max_N1 - picked_N1
-
-        def gradient(up_N):
-            places_N2 = ops.stack(
-                [ops.arange(ops.shape(labels_N)[0]), labels_N], axis=-1
-            )
-            return runner_here().run(
-                _slopes,
-                exps_NV,
-                up_N[:, None] / sum_N1,
-                (ops.exp(-losses_N1[:, 0]) - 1) * up_N,
-                places_N2,
-            )
-
-        return losses_N1[:, 0], gradient
-
-    losses_N = compute(ops.reshape(logits, (-1, logits.shape[-1])))
-    return ops.reshape(losses_N, shape)
-
-
-def _exps(logits_NV, max_N1, dtype):
-    """Returns exp(logits - max) and the sums, of float32 logits: a chain."""
-    del dtype
-    exps_NV = ops.exp(logits_NV - max_N1)
-    return exps_NV, ops.sum(exps_NV, axis=-1, keepdims=True)
-
-
-def _slopes(exps_NV, factors_N1, label_slopes_N, places_N2, dtype):
-    """Returns the gradient of the logits: a chain.
-
-    It is the exponentials times factors, except at the labels, where the slopes
-    are given. TensorFlow by itself would copy the product before it changes the
-    labels.
-    """
-    del dtype
-    return ops.scatter_update(exps_NV * factors_N1, places_N2, label_slopes_N)
-
-
 PRETRAINING = Objective(
     weights=_pretraining_weights,
     losses=_pretraining_losses,
@@ -333,7 +281,7 @@ def _span_boundary_targets(batch):
 
 def _span_boundary_losses(outputs, batch):
     labels, weights = _span_boundary_targets(batch)
-    losses = _cross_entropy_of_words(outputs["span_boundary_logits"], labels)
+    losses = cross_entropy(outputs["span_boundary_logits"], labels)
     return _pretraining_losses(outputs, batch) | {
         "span_boundary_loss": ops.sum(weights * losses)
     }

@@ -94,6 +94,8 @@ class ReplacedTokensPretrainer(ConfiguredModel):
         config: AnyConfig,
         generator: AnyConfig,
         num_words: int | None = None,
+        attention_chunk: int | None = None,
+        rematerialize: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
@@ -115,14 +117,19 @@ class ReplacedTokensPretrainer(ConfiguredModel):
                     f"Received: {name}={values[1]} of the generator, "
                     f"{name}={values[0]} of the discriminator."
                 )
+        computing = {
+            "attention_chunk": attention_chunk,
+            "rematerialize": rematerialize,
+            "dtype": self.dtype_policy,
+        }
         self.discriminator = BertDiscriminator(
-            self.config, dtype=self.dtype_policy, name="discriminator"
+            self.config, name="discriminator", **computing
         )
         self.generator = BertPretrainer(
             generator,
             shared_embeddings=self.discriminator.encoder.embeddings,
-            dtype=self.dtype_policy,
             name="generator",
+            **computing,
         )
         self.build()
 

@@ -40,10 +40,20 @@ class SpanBoundaryPretrainer(ConfiguredModel):
         pretrainer: The `BertPretrainer`, the only part that is saved.
     """
 
-    def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        config: AnyConfig,
+        attention_chunk: int | None = None,
+        rematerialize: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         self.pretrainer = BertPretrainer(
-            self.config, dtype=self.dtype_policy, name="pretrainer"
+            self.config,
+            attention_chunk=attention_chunk,
+            rematerialize=rematerialize,
+            dtype=self.dtype_policy,
+            name="pretrainer",
         )
         self.span_boundary_head = SpanBoundaryHead(
             self.config, dtype=self.dtype_policy, name="span_boundary"

@@ -15,8 +15,6 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from bert_tf.layers import chains
-
 # Excluded from weight decay, as in google-research/bert: biases (including the
 # heads' `output_bias`) and the scales of layer normalisation, as this library
 # and Hugging Face spell them.
@@ -270,9 +268,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
                 self._velocities[index],
             )
         ]
-        self._step_cache.runner.run(
-            _update(is_decayed), gradient, *resources, scalars
-        )
+        _update(gradient, *resources, scalars, is_decayed)
         self._update_norm.add(
             _adam_change(dtype, is_decayed),
             *resources,
@@ -422,32 +418,29 @@ def _clipped(gradient, scalars):
     return gradient
 
 
-@functools.cache
-def _update(is_decayed):
-    """Returns the chain that updates a variable, decayed or not.
+def _update(gradient, variable, momentum, velocity, scalars, is_decayed):
+    """Updates a variable.
 
-    Its inputs are the gradient, not clipped, the resources of variable, m and
-    v, and `_Scalars`.
+    Args:
+        gradient: The gradient, not clipped.
+        variable, momentum, velocity: Resources of the variable, m and v.
+        scalars: `_Scalars`.
+        is_decayed: Whether the variable is decayed.
     """
-
-    def update(gradient, variable, momentum, velocity, scalars, dtype):
-        del dtype
-        gradient = _clipped(gradient, scalars)
-        if is_decayed:
-            tf.raw_ops.AssignVariableOp(
-                resource=variable,
-                value=read_after(gradient, variable) * scalars.kept_share,
-            )
-        # One pass over memory; single operations would make ten.
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable,
-            m=momentum,
-            v=velocity,
-            grad=gradient,
-            **scalars.adam,
+    gradient = _clipped(gradient, scalars)
+    if is_decayed:
+        tf.raw_ops.AssignVariableOp(
+            resource=variable,
+            value=read_after(gradient, variable) * scalars.kept_share,
         )
-
-    return update
+    # One pass over memory; single operations would make ten.
+    tf.raw_ops.ResourceApplyAdam(
+        var=variable,
+        m=momentum,
+        v=velocity,
+        grad=gradient,
+        **scalars.adam,
+    )
 
 
 def read_after(gradient: tf.Tensor, variable: tf.Tensor) -> tf.Tensor:
@@ -490,30 +483,22 @@ class _StepCache:
     """What the updates of a step's variables share.
 
     Not a plain dictionary, because checkpoints would look into that attribute.
-
-    Attributes:
-        runner: The runner of the block that `apply` is called in. With
-            MirroredStrategy the updates are made in another thread, where
-            `chains.runner_here` would not know it.
     """
 
     def __init__(self):
         self._made = None
-        self.runner = chains.PLAIN
 
     @contextlib.contextmanager
     def kept(self):
-        """Keeps the runner and what `get` makes until the block ends.
+        """Keeps what `get` makes until the block ends.
 
         All replicas enter the block before any of their variables is updated.
         """
         self._made = {}
-        self.runner = chains.runner_here()
         try:
             yield
         finally:
             self._made = None
-            self.runner = chains.PLAIN
 
     @property
     def is_kept(self):

@@ -138,11 +138,9 @@ class MultiLabelTask(Task):
             cls, checkpoint, text_features, labels=checkpoint.label_names
         )
 
-    def make_model(
-        self, config: BertConfig, dtype: Any = None
-    ) -> BertClassifier:
+    def make_model(self, config: BertConfig, **options: Any) -> BertClassifier:
         """Returns a new `BertClassifier`."""
-        return BertClassifier(config, **self.model_arguments(), dtype=dtype)
+        return BertClassifier(config, **self.model_arguments(), **options)
 
     def model_arguments(self) -> dict[str, Any]:
         return {"num_labels": len(self.labels)}

@@ -224,12 +224,13 @@ class Task(abc.ABC):
         return logits if self.temperature == 1 else logits / self.temperature
 
     @abc.abstractmethod
-    def make_model(self, config: BertConfig, dtype: Any = None) -> keras.Model:
+    def make_model(self, config: BertConfig, **options: Any) -> keras.Model:
         """Returns a new `keras.Model`.
 
         Args:
             config: The `BertConfig`.
-            dtype: The Keras dtype policy, or its name.
+            **options: Arguments that every model has: `dtype`,
+                `attention_chunk`, `rematerialize`.
         """
 
     def model_arguments(self) -> dict[str, Any]:

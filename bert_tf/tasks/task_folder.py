@@ -23,9 +23,7 @@ from bert_tf.tasks.task import Task
 AnyTask = TypeVar("AnyTask", bound=Task)
 
 
-def new_model(
-    start: StartingPoint, task: Task, dtype: Any = None
-) -> keras.Model:
+def new_model(start: StartingPoint, task: Task, **options: Any) -> keras.Model:
     """Makes a model to be fine-tuned.
 
     It keeps the checkpoint's head if that was tuned to such a task with the
@@ -35,9 +33,9 @@ def new_model(
     Args:
         start: A `StartingPoint`.
         task: A `Task`.
-        dtype: The Keras dtype policy, or its name.
+        **options: As in `Task.make_model`.
     """
-    model = task.make_model(start.config, dtype)
+    model = task.make_model(start.config, **options)
     if start.init_checkpoint is None:
         return model
     checkpoint = hub.local_path(start.init_checkpoint)
@@ -100,7 +98,7 @@ def _why_no_head(checkpoint, task, model, heads):
 
 
 def tuned_model(
-    start: StartingPoint, task: Task, dtype: Any = None
+    start: StartingPoint, task: Task, **options: Any
 ) -> keras.Model:
     """Makes a model with all of the checkpoint's weights, head included.
 
@@ -109,7 +107,7 @@ def tuned_model(
     warning.
 
     Args:
-        start, task, dtype: See `new_model`; there must be a checkpoint.
+        start, task, **options: See `new_model`; there must be a checkpoint.
 
     Raises:
         ValueError: If the checkpoint has no such head, or its head has other
@@ -117,7 +115,7 @@ def tuned_model(
     """
     assert start.init_checkpoint is not None
     checkpoint = hub.local_path(start.init_checkpoint)
-    model = task.make_model(start.config, dtype)
+    model = task.make_model(start.config, **options)
     with reader.open_checkpoint(checkpoint, start.allow_partial) as opened:
         loading.set_dropout(model, start.config, opened)
     coverage = loading.load_weights(

@@ -22,7 +22,6 @@ from bert_tf.training import progress
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.compilation import Compilation
 
 # Most steps in a row that are skipped to find a loss scale for float16, from
 # the initial 2**15 down to 2**-15.
@@ -55,8 +54,8 @@ class TrainingConfig:
         peak_flops: The most operations that a device can do in a second, if
             known.
         seed: Seed of the dropout masks.
-        compilation: Which part of the step XLA compiles; see
-            `step.CompiledSteps`. `fit` ignores it.
+        jit_compile: Whether XLA compiles the step; see `step.CompiledSteps`.
+            `fit` ignores it.
         unit: What the log calls the rows of a batch.
     """
 
@@ -70,7 +69,7 @@ class TrainingConfig:
     flops_per_example: float | None = None
     peak_flops: float | None = None
     seed: int = 12345
-    compilation: Compilation = Compilation.CHAINS
+    jit_compile: bool = False
     unit: str = "examples"
 
     def __post_init__(self):
@@ -353,7 +352,7 @@ def make_steps(
         state.optimizer,
         config.gradient_accumulation_steps,
         config.seed,
-        config.compilation,
+        config.jit_compile,
     )
 
 

@@ -29,7 +29,6 @@ from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
 from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.training import health
-from bert_tf.training import rematerialization
 from bert_tf.training.options import REPLACED_TOKENS
 from bert_tf.training.options import PretrainingOptions
 from bert_tf.training.output_folder import GENERATOR_FOLDER
@@ -72,11 +71,6 @@ class Pretraining:
         lambda origin: origin
     )
     has_next_sentence_loss: bool = False
-
-    def rematerialize(self) -> None:
-        """Makes training forget and recompute the blocks' activations."""
-        for model in self.saved.values():
-            rematerialization.rematerialize(distiller.encoder_of(model))
 
     def load_weights(self, path: str) -> list[str]:
         """Loads the weights of the models from a folder.
@@ -170,12 +164,13 @@ def make(
             )
     if options.replaces_tokens:
         return _replaced_tokens(options, start, policy)
+    computing = _computing(options, policy)
 
     def flops_per_example(length, num_predictions):
         return health.flops_per_example(config, length, num_predictions)
 
     if options.span_boundary_objective:
-        model = SpanBoundaryPretrainer(config, dtype=policy)
+        model = SpanBoundaryPretrainer(config, **computing)
         return Pretraining(
             model=model,
             objective=objectives.SPAN_BOUNDARIES,
@@ -188,7 +183,7 @@ def make(
             ),
             has_next_sentence_loss=True,
         )
-    pretrainer = BertPretrainer(config, dtype=policy)
+    pretrainer = BertPretrainer(config, **computing)
     return Pretraining(
         model=pretrainer,
         objective=objectives.PRETRAINING,
@@ -198,6 +193,11 @@ def make(
         flops_per_example=flops_per_example,
         has_next_sentence_loss=True,
     )
+
+
+def _computing(options, policy):
+    """Returns the arguments of models that do not change what they are."""
+    return {"dtype": policy, "rematerialize": options.rematerialize}
 
 
 def _replaced_tokens(options, start, policy):
@@ -214,7 +214,7 @@ def _replaced_tokens(options, start, policy):
         config,
         generator,
         num_words=len(start.tokenizer.vocabulary),
-        dtype=policy,
+        **_computing(options, policy),
     )
     weight = options.discriminator_weight or _DISCRIMINATOR_WEIGHT
     return Pretraining(

@@ -43,7 +43,7 @@ def train(
     Args:
         phases: The `Phase`s; the other arguments are as for `loop.train`.
         configs: A `loop.TrainingConfig` for each phase, all with the same
-            seed, number of accumulation steps and `compilation`. Their number
+            seed, number of accumulation steps and `jit_compile`. Their number
             of train steps and their batch size are set here.
         sources: A source of batches for each phase.
 

@@ -86,7 +86,7 @@ def run(
     """
     keras.utils.set_random_seed(options.random_seed)
     strategies.log_devices(strategy)
-    compilation = strategies.choose_compilation(options.jit_compile, strategy)
+    jit_compile = strategies.compiles_step(options.jit_compile, strategy)
     start = _with_attention(start, options.attention)
     sources, eval_source = _find_records(options, start, teacher_positions)
     _check_eval_batch_size(options, strategy)
@@ -108,7 +108,7 @@ def run(
             options, start, pretraining, sources, state, strategy, dataset
         )
         with state.hold(strategies.is_chief(strategy)):
-            training.run(compilation, evaluate)
+            training.run(jit_compile, evaluate)
             card = model_folder.read_card(options.output_dir)
         step = state.step
     else:
@@ -201,8 +201,6 @@ def _make_model(options, start, strategy, policy, make):
     """Returns the `Pretraining`, made in the strategy's scope."""
     with strategy.scope():
         pretraining = make(options, start, policy)
-    if options.rematerialize:
-        pretraining.rematerialize()
     logging.info(
         "%s parameters, %s, %s.",
         f"{pretraining.model.count_params():,}",
@@ -382,11 +380,11 @@ class _Training:
         self._untrained_parts = _untrained_parts(start, pretraining, sources)
         self._is_resumed = False
 
-    def run(self, compilation, evaluate):
+    def run(self, jit_compile, evaluate):
         """Trains from the state's last checkpoint, if any.
 
         Args:
-            compilation: A `Compilation`.
+            jit_compile: Whether XLA compiles the step.
             evaluate: Function that returns an evaluation's {name: float}.
         """
         options, state = self._options, self._state
@@ -404,7 +402,7 @@ class _Training:
             pretraining.objective,
             options.phases,
             [
-                _config(options, pretraining, source, compilation)
+                _config(options, pretraining, source, jit_compile)
                 for source in self._sources
             ],
             self._sources,
@@ -475,7 +473,7 @@ def _begin(start, pretraining, state):
     return False
 
 
-def _config(options, pretraining, source, compilation):
+def _config(options, pretraining, source, jit_compile):
     flops_per_example = None
     if pretraining.flops_per_example is not None:
         shapes = source.shapes
@@ -493,7 +491,7 @@ def _config(options, pretraining, source, compilation):
         flops_per_example=flops_per_example,
         peak_flops=options.peak_tflops and options.peak_tflops * 1e12,
         seed=options.random_seed,
-        compilation=compilation,
+        jit_compile=jit_compile,
     )
 
 

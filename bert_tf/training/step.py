@@ -1,6 +1,5 @@
 """Steps of training and evaluation on a device, and many steps in a call."""
 
-import contextlib
 import functools
 import time
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from bert_tf.models.objectives import Objective
 from bert_tf.optimizers import accumulation
 from bert_tf.training import compilation as compilation_lib
 from bert_tf.training import randomness
-from bert_tf.training.compilation import Compilation
 
 
 class StepResults(TypedDict):
@@ -51,7 +49,7 @@ def train_step(
     batch: Batch,
     accumulation_steps: int = 1,
     measures_update: bool | tf.Tensor = False,
-    compilation: Compilation = Compilation.CHAINS,
+    jit_compile: bool = False,
 ) -> StepResults:
     """Makes one step, in replica context.
 
@@ -64,9 +62,9 @@ def train_step(
         accumulation_steps: Parts of the batch, computed one after the other.
         measures_update: Whether to measure `update_norm`, which is 0
             otherwise; a bool or a bool tensor.
-        compilation: A `Compilation`. `STEP` compiles the forward and backward
-            pass. XLA cannot compile the communication between replicas: their
-            sums and the update.
+        jit_compile: Whether XLA compiles the forward and backward pass. It
+            cannot compile the communication between replicas: their sums and
+            the update.
 
     Returns:
         A dictionary of float32 scalars, the same on all replicas. `values` is
@@ -79,22 +77,15 @@ def train_step(
     # and so do the gradients of the parts of a batch.
     weights = _sum_over_replicas(objective.weights(batch))
 
-    chains_compiled = (
-        compilation_lib.compiled_chains
-        if compilation is Compilation.CHAINS
-        else contextlib.nullcontext
-    )
-
     def run_part(part, weights):
         # Read once: Keras goes through all layers to find them.
         variables = model.trainable_variables
-        with chains_compiled():
-            with tf.GradientTape() as tape:
-                outputs = model(part, training=True)
-                totals = objective.losses(outputs, part)
-                loss = objective.loss(objective.loss_terms(totals, weights))
-                scaled_loss = optimizer.scale_loss(loss)
-            gradients = tape.gradient(scaled_loss, variables)
+        with tf.GradientTape() as tape:
+            outputs = model(part, training=True)
+            totals = objective.losses(outputs, part)
+            loss = objective.loss(objective.loss_terms(totals, weights))
+            scaled_loss = optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled_loss, variables)
         # Variables that do not affect this loss have no gradient, e.g. the
         # pooler if there are no next-sentence labels. They stay as they are,
         # without weight decay. Keras does the same, but warns.
@@ -117,14 +108,14 @@ def train_step(
             return accumulation.sum_over_parts(run, batch, accumulation_steps)
         return run(batch)
 
-    if compilation is Compilation.STEP:
+    if jit_compile:
         run_parts = compilation_lib.jit(run_parts)
     gradients, totals, metrics = run_parts(batch, weights)
     trainable = model.trainable_variables
     variables = [trainable[number] for number in gradients]
     learning_rate = tf.identity(optimizer.learning_rate)
     inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    with inner_optimizer.measuring_update(measures_update), chains_compiled():
+    with inner_optimizer.measuring_update(measures_update):
         optimizer.apply(list(gradients.values()), variables)
 
     totals, metrics = _sum_over_replicas((totals, metrics))
@@ -170,10 +161,10 @@ class CompiledSteps:
     Args:
         model, objective, optimizer, accumulation_steps: As for `train_step`.
         seed: Seed of the dropout masks.
-        compilation: A `Compilation`. `STEP` compiles the whole step if there
-            is a single replica and no mirrored strategy; otherwise the part
-            that `train_step` compiles. Batches of a new shape are compiled
-            again, and the log says so.
+        jit_compile: Whether XLA compiles the step: the whole of it if there is
+            a single replica and no mirrored strategy; otherwise the part that
+            `train_step` compiles. Batches of a new shape are compiled again,
+            and the log says so.
     """
 
     def __init__(
@@ -183,7 +174,7 @@ class CompiledSteps:
         optimizer: keras.optimizers.Optimizer,
         accumulation_steps: int = 1,
         seed: int = 12345,
-        compilation: Compilation = Compilation.CHAINS,
+        jit_compile: bool = False,
     ) -> None:
         self._train_step = functools.partial(
             train_step,
@@ -194,7 +185,7 @@ class CompiledSteps:
         )
         self._seed = seed
         self._seed_states = randomness.seed_states(model)
-        self._compilation = compilation
+        self._jit_compile = jit_compile
         self._waiting_since = tf.Variable(
             0.0, trainable=False, dtype=tf.float64
         )
@@ -282,13 +273,13 @@ class CompiledSteps:
         # Otherwise, with a single thread, TensorFlow may read the clock only
         # after the step.
         before = [seconds, arrived]
-        if self._is_compiled:
+        if self._jit_compile:
             with tf.control_dependencies(before):
                 before.append(self._log.begins(strategy, batch))
         with tf.control_dependencies(before):
             results = strategy.run(replica_step, args=(batch, step, is_last))
         row = self._as_row(on_first_replica(strategy, results), iterator)
-        if self._is_compiled:
+        if self._jit_compile:
             with tf.control_dependencies([row]):
                 self._log.ends()
         return row, seconds
@@ -304,20 +295,15 @@ class CompiledSteps:
             seconds = _now() - start
             return batch, seconds, self._waiting_since.assign(0.0)
 
-    @property
-    def _is_compiled(self):
-        return self._compilation is Compilation.STEP
-
     def _replica_step(self, strategy):
         """Returns a function of a batch, its step and whether it is the last.
 
         If the step is compiled as a whole, nothing inside it is compiled
         separately.
         """
-        is_whole = self._is_compiled and _is_alone(strategy)
+        is_whole = self._jit_compile and _is_alone(strategy)
         train = functools.partial(
-            self._train_step,
-            compilation=Compilation.NOTHING if is_whole else self._compilation,
+            self._train_step, jit_compile=self._jit_compile and not is_whole
         )
         if is_whole:
             train = compilation_lib.jit(train)

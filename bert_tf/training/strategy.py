@@ -14,7 +14,6 @@ from absl import logging
 from tensorflow.python.framework import config
 
 from bert_tf import cores
-from bert_tf.training.compilation import Compilation
 from bert_tf.training.options import JIT_COMPILE
 from bert_tf.training.options import MIXED_PRECISION
 from bert_tf.training.options import STRATEGIES
@@ -131,10 +130,10 @@ def dtype_policy(mixed_precision: str, strategy: tf.distribute.Strategy) -> str:
     return f"mixed_{mixed_precision}"
 
 
-def choose_compilation(
+def compiles_step(
     jit_compile: bool | str, strategy: tf.distribute.Strategy
-) -> Compilation:
-    """Returns which part of its step the loop compiles with XLA.
+) -> bool:
+    """Returns whether the loop compiles its step with XLA.
 
     Args:
         jit_compile: One of `JIT_COMPILE`, or a bool.
@@ -142,8 +141,8 @@ def choose_compilation(
             so its strategy compiles the step itself.
 
     Returns:
-        The `Compilation` for `step.train_step`. `auto` is `CHAINS`: the whole
-        step has only been measured on CPUs, where chains are faster.
+        Whether it does. `auto` does not: the compiled step has only been
+        measured on CPUs, where it is slower.
 
     Raises:
         ValueError: If `jit_compile` is none of these, or false on a TPU.
@@ -159,9 +158,7 @@ def choose_compilation(
             "`jit_compile` must be true or auto on a TPU, where every step is "
             f"compiled with XLA. Received: jit_compile={jit_compile!r}."
         )
-    if value == "false" or is_tpu(strategy):
-        return Compilation.NOTHING
-    return Compilation.STEP if value == "true" else Compilation.CHAINS
+    return value == "true" and not is_tpu(strategy)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -116,7 +116,7 @@ class DistillationRun(tuning_run.Run):
             self._teacher = task_folder.tuned_model(
                 teaching.teacher,
                 self.task,
-                teaching.teacher_policy(dtype_policy),
+                dtype=teaching.teacher_policy(dtype_policy),
             )
             self._trained = distiller.Distiller(
                 self.model, self._teacher, teaching.lesson

@@ -16,7 +16,6 @@ from bert_tf.tasks.task import Task
 from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.compilation import Compilation
 from bert_tf.tuning import fit as fit_lib
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.record import EpochRecord
@@ -54,7 +53,7 @@ def make_trainer(
     record: EpochRecord,
     num_train_steps: int,
     strategy: tf.distribute.Strategy,
-    compilation: Compilation,
+    jit_compile: bool,
     objective: Objective | None = None,
 ) -> Callable[..., Any]:
     """Returns a function that trains to a step, `train_to(end=...)`.
@@ -71,7 +70,7 @@ def make_trainer(
             every checkpoint.
         num_train_steps: Number of the last step.
         strategy: The `tf.distribute.Strategy`.
-        compilation: Which part of the step XLA compiles.
+        jit_compile: Whether XLA compiles the step.
         objective: The `Objective`; None for the task's own.
     """
     loop_config = loop.TrainingConfig(
@@ -81,7 +80,7 @@ def make_trainer(
         iterations_per_loop=config.iterations_per_loop,
         seed=config.random_seed,
         gradient_accumulation_steps=config.gradient_accumulation_steps,
-        compilation=compilation,
+        jit_compile=jit_compile,
         unit=source.unit,
     )
     if objective is None and _can_fit(loop_config, strategy):
@@ -118,5 +117,5 @@ def _can_fit(config, strategy):
         strategy.cluster_resolver is None
         and config.gradient_accumulation_steps == 1
         # `fit` cannot compile for mirrored devices, and does not say so.
-        and config.compilation is not Compilation.STEP
+        and not config.jit_compile
     )

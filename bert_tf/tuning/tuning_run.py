@@ -30,9 +30,7 @@ from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
 from bert_tf.training import output_folder
 from bert_tf.training import progress
-from bert_tf.training import rematerialization
 from bert_tf.training import strategy as strategies
-from bert_tf.training.compilation import Compilation
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fit_lib
 from bert_tf.tuning import identity
@@ -109,7 +107,7 @@ class Run:
             task = task.with_temperature(1.0)
         keras.utils.set_random_seed(config.random_seed)
         strategies.log_devices(strategy)
-        self._compilation = strategies.choose_compilation(
+        self._jit_compile = strategies.compiles_step(
             config.jit_compile, strategy
         )
         self.config = config
@@ -121,7 +119,7 @@ class Run:
         # The folder of the training that the model comes from.
         self._folder = folder or config.output_dir
         self.sources = _make_sources(
-            config, task, examples, self.start, strategy, self._compilation
+            config, task, examples, self.start, strategy, self._jit_compile
         )
         self._reporter = Reporter(config, self._folder, dataset)
         with strategy.scope():
@@ -247,7 +245,7 @@ class Run:
             record,
             ends[-1],
             self.strategy,
-            self._compilation,
+            self._jit_compile,
             self._objective,
         )
         for epoch, end in enumerate(ends, start=1):
@@ -584,7 +582,7 @@ def _check_settings(config, task, strategy):
         )
 
 
-def _make_sources(config, task, examples, start, strategy, compilation):
+def _make_sources(config, task, examples, start, strategy, jit_compile):
     """Returns {split: `Source`}; checks that the first one can be trained on.
 
     Raises:
@@ -603,15 +601,14 @@ def _make_sources(config, task, examples, start, strategy, compilation):
         preprocessor.check_has_room(source.num_texts)
     if not config.do_train:
         return sources
-    is_compiled = compilation is Compilation.STEP
-    if is_compiled:
+    if jit_compile:
         # XLA compiles every length separately.
         sources[TRAIN] = dataclasses.replace(
             sources[TRAIN],
             trim_multiple=math.ceil(config.max_seq_length / _NUM_LENGTHS),
         )
     task.check_training(
-        sources[TRAIN], config, strategy.num_replicas_in_sync, is_compiled
+        sources[TRAIN], config, strategy.num_replicas_in_sync, jit_compile
     )
     return sources
 
@@ -619,11 +616,10 @@ def _make_sources(config, task, examples, start, strategy, compilation):
 def _make_model(config, task, start, dtype_policy):
     """Returns the model of a run; call it in the strategy's scope."""
     if not config.do_train:
-        return task_folder.tuned_model(start, task, dtype_policy)
-    model = task_folder.new_model(start, task, dtype_policy)
-    if config.rematerialize:
-        rematerialization.rematerialize(model.encoder)
-    return model
+        return task_folder.tuned_model(start, task, dtype=dtype_policy)
+    return task_folder.new_model(
+        start, task, dtype=dtype_policy, rematerialize=config.rematerialize
+    )
 
 
 def tuned_folder(config: FineTuningConfig) -> str | None:

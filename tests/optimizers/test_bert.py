@@ -1,6 +1,5 @@
 """BERT's optimizer against NumPy, in `fit`, in a custom step, mirrored."""
 
-import contextlib
 import re
 
 import keras
@@ -15,7 +14,6 @@ from bert_tf.optimizers import bert
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
-from bert_tf.training import compilation
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 from support import paths
@@ -129,22 +127,12 @@ def cross_entropy(labels, logits):
     )
 
 
-def chains_compiled(is_wanted):
-    if not is_wanted:
-        return contextlib.nullcontext()
-    return compilation.compiled_chains()
-
-
 def mirrored(num_devices=2):
     return make_strategy("mirrored", num_cpu_devices=num_devices)
 
 
-@pytest.mark.parametrize("is_compiled", [False, True])
 @pytest.mark.parametrize("bias_correction", [False, True])
-def test_steps_equal_numpy_with_clipping_and_decay(
-    bias_correction, is_compiled, monkeypatch
-):
-    monkeypatch.setattr(compilation, "_MIN_ELEMENTS", 1)
+def test_steps_equal_numpy_with_clipping_and_decay(bias_correction):
     model = make_model()
     optimizer = BertOptimizer(0.03, bias_correction=bias_correction)
     variables = model.trainable_variables
@@ -160,8 +148,7 @@ def test_steps_equal_numpy_with_clipping_and_decay(
             loss = tf.reduce_mean(cross_entropy(labels, model(ids)))
         gradients = tape.gradient(loss, variables)
         assert isinstance(gradients[0], tf.IndexedSlices)
-        with chains_compiled(is_compiled):
-            optimizer.apply(gradients, variables)
+        optimizer.apply(gradients, variables)
         dense = [tf.convert_to_tensor(g).numpy() for g in gradients]
         norms.append(oracle.apply(dense, 0.03))
         np.testing.assert_allclose(
@@ -512,15 +499,11 @@ def test_tracing_the_norm_of_the_update_says_nothing(caplog, monkeypatch):
     assert not caplog.records
 
 
-@pytest.mark.parametrize(
-    "make_optimizer, is_compiled",
-    [(BertOptimizer, False), (BertOptimizer, True), (LambOptimizer, False)],
-)
+@pytest.mark.parametrize("make_optimizer", [BertOptimizer, LambOptimizer])
 @pytest.mark.parametrize("num_devices", [1, 2])
 def test_the_norm_of_the_update_is_that_of_the_change(
-    num_devices, make_optimizer, is_compiled, monkeypatch
+    num_devices, make_optimizer
 ):
-    monkeypatch.setattr(compilation, "_MIN_ELEMENTS", 1)
     strategy = mirrored() if num_devices == 2 else make_strategy()
     with strategy.scope():
         variables = [
@@ -530,10 +513,7 @@ def test_the_norm_of_the_update_is_that_of_the_change(
         optimizer.build(variables)
 
     def replica_step(is_measured):
-        with (
-            optimizer.measuring_update(is_measured),
-            chains_compiled(is_compiled),
-        ):
+        with optimizer.measuring_update(is_measured):
             optimizer.apply(
                 [tf.constant([0.5, -0.25, 1.0, 0.0])] * 3, variables
             )
@@ -566,32 +546,6 @@ def test_the_norm_of_an_update_that_erases_a_weight_is_a_number():
     with optimizer.measuring_update():
         optimizer.apply([tf.constant([0.5, -0.25])], [variable])
     np.testing.assert_allclose(optimizer.update_norm, np.linalg.norm(variable))
-
-
-def test_compiled_updates_are_made_in_place():
-    shape = (1024, 1024)
-    variable = keras.Variable(tf.ones(shape), name="kernel")
-    optimizer = BertOptimizer(0.1)
-    optimizer.build([variable])
-    updated = [variable, *optimizer.variables[2:4]]
-    assert [tuple(each.shape) for each in updated] == [shape] * 3
-
-    def step():
-        with chains_compiled(True):
-            optimizer.apply([tf.ones(shape)], [variable])
-
-    step = tf.function(step)
-    step()
-
-    def places():
-        # `numpy()` would copy.
-        return [
-            np.asarray(each.value.read_value()).ctypes.data for each in updated
-        ]
-
-    before = places()
-    step()
-    assert places() == before
 
 
 def test_every_update_outside_of_apply_has_its_own_rate():

@@ -1,21 +1,16 @@
-"""Which blocks of an encoder are computed in training, and how often."""
+"""Which blocks of an encoder are computed again for the gradient."""
 
-from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.models import encoder
 
 
 def note(monkeypatch):
-    """Returns a list that gets each block whenever it is called in training.
-
-    Calls are those of tracing. A block whose activations are made again for
-    the gradient is called twice.
-    """
+    """Returns a list that gets each such block whenever it is traced."""
     blocks = []
-    original = EncoderBlock.call
+    recompute = encoder.recompute
 
-    def call(self, *args, training=None, **kwargs):
-        if training:
-            blocks.append(self)
-        return original(self, *args, training=training, **kwargs)
+    def note_block(block, *args):
+        blocks.append(block)
+        return recompute(block, *args)
 
-    monkeypatch.setattr(EncoderBlock, "call", call)
+    monkeypatch.setattr(encoder, "recompute", note_block)
     return blocks

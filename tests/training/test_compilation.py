@@ -1,6 +1,5 @@
-"""Steps and chains compiled with XLA: they are the plain ones."""
+"""Steps compiled with XLA: they are the plain ones."""
 
-import contextlib
 import dataclasses
 import re
 import shutil
@@ -11,20 +10,14 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.input import array_source
-from bert_tf.layers import activations
-from bert_tf.layers import attend
-from bert_tf.layers import chains as chains_lib
 from bert_tf.models import objectives
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
-from bert_tf.training import compilation as compilation_lib
 from bert_tf.training import loop
-from bert_tf.training import rematerialization
 from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.compilation import Compilation
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 
@@ -40,32 +33,12 @@ def source():
     return array_source.ArraySource(arrays=arrays)
 
 
-def noted(monkeypatch, name):
-    """Returns a list that gets what a function of the library is given."""
-    given = []
-    function = getattr(compilation_lib, name)
-
-    def note(argument):
-        given.append(argument)
-        return function(argument)
-
-    monkeypatch.setattr(compilation_lib, name, note)
-    return given
-
-
-@pytest.fixture
-def compiled_chains(monkeypatch):
-    """Lets chains of any size be compiled, and lists those that are."""
-    monkeypatch.setattr(compilation_lib, "_MIN_ELEMENTS", 1)
-    return noted(monkeypatch, "_compiled_chain")
-
-
-def make_model(policy="float32"):
+def make_model(policy="float32", **options):
     """Returns a model of one block, with dropout."""
     config = dataclasses.replace(
         reference.tiny_config(dropout=0.1), num_hidden_layers=1
     )
-    model = BertPretrainer(config, dtype=policy)
+    model = BertPretrainer(config, dtype=policy, **options)
     reference.set_weights(model)
     return model
 
@@ -88,12 +61,12 @@ def make_steps(source, strategy, policy="float32", **options):
         What `train_step` did in each, and all variables after them.
     """
     with strategy.scope():
-        model = make_model(policy)
+        is_scaled = policy == "mixed_float16"
+        model = make_model(policy, rematerialize=is_scaled)
         optimizer = make_optimizer()
-        if policy == "mixed_float16":
+        if is_scaled:
             # The first gradients are not finite.
             optimizer = LossScaleOptimizer(optimizer, initial_scale=2.0**20)
-            rematerialization.rematerialize(model.encoder)
         optimizer.build(model.trainable_variables)
     steps = step_lib.CompiledSteps(
         model,
@@ -124,23 +97,14 @@ def lines_of(caplog):
     ]
 
 
-# The whole step, and its chains.
 @pytest.mark.slow
-@pytest.mark.parametrize("compilation", [Compilation.STEP, Compilation.CHAINS])
-def test_compiled_steps_are_the_plain_ones_in_float16(
-    compilation, source, compiled_chains
-):
-    plain = make_steps(
-        source,
-        make_strategy(),
-        "mixed_float16",
-        compilation=Compilation.NOTHING,
+def test_compiled_steps_are_the_plain_ones_in_float16(source):
+    plain, compiled = (
+        make_steps(
+            source, make_strategy(), "mixed_float16", jit_compile=jit_compile
+        )
+        for jit_compile in (False, True)
     )
-    assert not compiled_chains
-    compiled = make_steps(
-        source, make_strategy(), "mixed_float16", compilation=compilation
-    )
-    assert bool(compiled_chains) == (compilation is Compilation.CHAINS)
     assert_equal(compiled[0], plain[0], rtol=1e-3)
     # The update of a gradient near 0 has either sign.
     assert_equal(compiled[1], plain[1], atol=5e-3)
@@ -159,8 +123,8 @@ def test_compiled_steps_of_mirrored_devices_are_the_plain_ones(
     caplog.set_level("INFO", logger="absl")
     strategy = make_strategy("mirrored", num_cpu_devices=num_devices)
     plain, compiled = (
-        make_steps(source, strategy, compilation=compilation)
-        for compilation in (Compilation.NOTHING, Compilation.STEP)
+        make_steps(source, strategy, jit_compile=jit_compile)
+        for jit_compile in (False, True)
     )
     assert_equal(compiled, plain, rtol=0, atol=1e-5)
     begins, ends = lines_of(caplog)
@@ -173,7 +137,7 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
     caplog.set_level("INFO", logger="absl")
     strategy = make_strategy()
 
-    def train(folder, compilation):
+    def train(folder, jit_compile):
         state = TrainingState(make_model(), make_optimizer(), folder, {})
         state.restore()
         config = loop.TrainingConfig(
@@ -181,7 +145,7 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
             train_batch_size=8,
             iterations_per_loop=1,
             save_checkpoints_steps=3,
-            compilation=compilation,
+            jit_compile=jit_compile,
         )
         history = loop.train(
             state, reference.pretraining_objective(), source, config, strategy
@@ -189,7 +153,7 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
         values = values_of(state.model, state.optimizer)
         return [report["loss"] for report in history], values
 
-    losses, values = train(tmp_path / "plain", Compilation.NOTHING)
+    losses, values = train(tmp_path / "plain", False)
     assert not lines_of(caplog)
     # As if it had been stopped after the first of its two checkpoints.
     shutil.copytree(
@@ -197,124 +161,15 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
         tmp_path / "resumed",
         ignore=shutil.ignore_patterns("state-6.*", "checkpoint"),
     )
-    resumed_losses, resumed_values = train(
-        tmp_path / "resumed", Compilation.STEP
-    )
+    resumed_losses, resumed_values = train(tmp_path / "resumed", True)
     assert len(resumed_losses) == 3
     assert_equal(resumed_losses, losses[3:], rtol=0, atol=1e-5)
     assert_equal(resumed_values, values, rtol=0, atol=1e-5)
     assert len(lines_of(caplog)) == 2
 
 
-# Of short sequences, and of long ones, whose activations are made again.
-@pytest.mark.parametrize(
-    "min_scores, devices",
-    [(10**9, {}), (1, {"name": "mirrored", "num_cpu_devices": 2})],
-)
-def test_steps_with_compiled_chains_are_the_plain_ones(
-    min_scores, devices, source, compiled_chains, monkeypatch
-):
-    monkeypatch.setattr(attend, "_MIN_SCORES", min_scores)
-    strategy = make_strategy(**devices)
-    got = make_steps(source, strategy)
-    # GELU, dropout, the scores' gradient, the normalised sum and its gradient,
-    # the loss and its gradient, updates with decay and without; of long
-    # sequences also activations alone, and sums that are normalised again.
-    assert len(set(compiled_chains)) == (9 if min_scores > 1 else 11)
-    del compiled_chains[:]
-    plain = make_steps(source, strategy, compilation=Compilation.NOTHING)
-    assert_equal(got, plain, rtol=0, atol=1e-5)
-    assert not compiled_chains
-
-
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
-@pytest.mark.parametrize(
-    ("shape", "is_drawn_by_xla"),
-    [((5, 4000), True), ((20000,), True), ((3, 6667), False), ((8,), False)],
-)
-def test_random_words_are_the_same(shape, is_drawn_by_xla, dtype, monkeypatch):
-    monkeypatch.setattr(compilation_lib, "_MIN_ELEMENTS", 10_000)
-    drawn = noted(monkeypatch, "_compiled_drawing")
-    largest = np.iinfo(dtype).max
-    for seed in ([0, 0], [1337, 2], [largest, largest - 1]):
-        seed = tf.constant(seed, dtype)
-        with compilation_lib.compiled_chains():
-            words = chains_lib.runner_here().draw_words(shape, seed)
-        assert words.dtype == "int32"
-        np.testing.assert_array_equal(
-            words, chains_lib.PLAIN.draw_words(shape, seed)
-        )
-    assert drawn == [5000] * 3 * is_drawn_by_xla
-
-
-def test_the_largest_random_word_is_the_smallest_integer():
-    """The range of Keras's integers lacks one, so TensorFlow wraps around."""
-    # The last of the four words is 2**32 - 1, which is one word in 2**32.
-    key = tf.constant([5], tf.uint64)
-    counter = tf.constant([0, 1893865623], tf.uint64)
-    wanted = tf.raw_ops.StatelessRandomUniformIntV2(
-        shape=[4],
-        key=key,
-        counter=counter,
-        alg=1,
-        minval=-(2**31),
-        maxval=2**31 - 1,
-    )
-    assert wanted[3] == -(2**31)
-    words = compilation_lib._compiled_drawing(1)(key, counter)
-    got = tf.reshape(tf.bitcast(words, tf.int32), [4])
-    np.testing.assert_array_equal(got, wanted)
-
-
-def test_chains_of_lengths_that_are_not_static_are_not_compiled(
-    compiled_chains,
-):
-    @tf.function(input_signature=[tf.TensorSpec([None, 8])])
-    def activate(x):
-        with compilation_lib.compiled_chains():
-            return activations.apply_activation("gelu", x, training=True)
-
-    x = np.linspace(-3, 3, 16, dtype="float32").reshape(2, 8)
-    np.testing.assert_allclose(activate(x), tf.nn.gelu(x), atol=1e-6)
-    assert not compiled_chains
-
-
 @pytest.mark.parametrize("label", [-1, 3])
-def test_labels_out_of_range_are_errors(label, compiled_chains):
+def test_labels_out_of_range_are_errors(label):
     logits, labels = tf.ones([1, 1, 3]), tf.constant([[label]])
-    for chains in (compilation_lib.compiled_chains, contextlib.nullcontext):
-        with chains(), pytest.raises(tf.errors.InvalidArgumentError):
-            objectives._cross_entropy_of_words(logits, labels)
     with pytest.raises(tf.errors.InvalidArgumentError):
         objectives.cross_entropy(logits, labels)
-
-
-def test_chains_are_compiled_on_cpus_alone(compiled_chains, monkeypatch):
-    devices = [
-        tf.config.LogicalDevice(f"/device:{kind}:0", kind)
-        for kind in ("CPU", "GPU")
-    ]
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda: devices)
-    with compilation_lib.compiled_chains():
-        activations.apply_activation("gelu", tf.ones([2, 8]), training=True)
-    assert not compiled_chains
-
-
-@pytest.mark.parametrize("name", ["gelu", "gelu_new"])
-def test_compiled_chains_round_16_bits_once(name, compiled_chains):
-    x = tf.cast(tf.linspace(-6.0, 6.0, 4096), "bfloat16")
-    with compilation_lib.compiled_chains(), tf.GradientTape() as tape:
-        tape.watch(x)
-        y = activations.apply_activation(name, x, training=True)
-    slope = tape.gradient(y, x)
-    assert len(compiled_chains) == 1
-    wide = np.asarray(x).astype("float64")
-    inputs = tf.constant(wide)
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        expected = tf.nn.gelu(inputs, approximate=name == "gelu_new")
-    for got, exact in ((y, expected), (slope, tape.gradient(expected, inputs))):
-        # Half of the 2^-7 between two neighbours, and what float32 rounds.
-        np.testing.assert_allclose(
-            np.asarray(got).astype("float64"), exact, rtol=2.0**-8, atol=1e-5
-        )

@@ -37,7 +37,6 @@ from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
-from bert_tf.training.compilation import Compilation
 from bert_tf.tuning.predictor import Predictor
 from references import training as reference
 from support.family_models import OWN_LAYERS
@@ -375,10 +374,9 @@ def test_many_steps_a_call_on_eight_cores(cores):
 def test_steps_of_cores_are_compiled_by_the_strategy(cores):
     # The loop is not to do it a second time.
     for value in ("auto", "true"):
-        found = strategies.choose_compilation(value, cores)
-        assert found is Compilation.NOTHING
+        assert not strategies.compiles_step(value, cores)
     with pytest.raises(ValueError, match="Received: jit_compile='false'"):
-        strategies.choose_compilation("false", cores)
+        strategies.compiles_step("false", cores)
 
 
 def test_predictions_of_eight_cores_are_gathered(cores):

@@ -412,7 +412,7 @@ def test_blocks_are_not_forgotten_that_a_loss_looks_into(
     calls = block_calls.note(monkeypatch)
     run.tune()
     (block,) = run.model.encoder.blocks
-    assert calls == [block, block]
+    assert calls == [block]
 
 
 def test_tokens_on_the_right_tell_nothing_from_left_to_right(tmp_path):

@@ -232,11 +232,9 @@ class ClassificationTask(Task):
             class_names.are_names(self.labels) or self.name == values["name"]
         )
 
-    def make_model(
-        self, config: BertConfig, dtype: Any = None
-    ) -> BertClassifier:
+    def make_model(self, config: BertConfig, **options: Any) -> BertClassifier:
         """Returns a new `BertClassifier`."""
-        return BertClassifier(config, **self.model_arguments(), dtype=dtype)
+        return BertClassifier(config, **self.model_arguments(), **options)
 
     def model_arguments(self) -> dict[str, Any]:
         return {"num_labels": self.num_outputs}

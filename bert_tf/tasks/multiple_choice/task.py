@@ -79,10 +79,10 @@ class MultipleChoiceTask(Task):
         return True
 
     def make_model(
-        self, config: BertConfig, dtype: Any = None
+        self, config: BertConfig, **options: Any
     ) -> BertMultipleChoice:
         """Returns a new `BertMultipleChoice`."""
-        return BertMultipleChoice(config, dtype=dtype)
+        return BertMultipleChoice(config, **options)
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         return objectives.cross_entropy(logits, labels)

@@ -150,10 +150,10 @@ class SquadTask(Task):
         return cls() if parts.SPAN in checkpoint.found_parts else None
 
     def make_model(
-        self, config: BertConfig, dtype: Any = None
+        self, config: BertConfig, **options: Any
     ) -> BertSpanPredictor:
         """Returns a new `BertSpanPredictor`."""
-        return BertSpanPredictor(config, dtype=dtype)
+        return BertSpanPredictor(config, **options)
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         # Called for starts and for ends: the halves add up to the mean.

@@ -125,9 +125,9 @@ class RerankingTask(Task):
         )
         return cls() if is_reranker else None
 
-    def make_model(self, config: BertConfig, dtype: Any = None) -> BertReranker:
+    def make_model(self, config: BertConfig, **options: Any) -> BertReranker:
         """Returns a new `BertReranker`."""
-        return BertReranker(config, dtype=dtype)
+        return BertReranker(config, **options)
 
     def model_arguments(self) -> dict[str, Any]:
         return {"num_labels": 1}

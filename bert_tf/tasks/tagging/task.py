@@ -118,12 +118,10 @@ class TaggingTask(Task):
         return dataclasses.replace(task, scheme=scheme)
 
     def make_model(
-        self, config: BertConfig, dtype: Any = None
+        self, config: BertConfig, **options: Any
     ) -> BertTokenClassifier:
         """Returns a new `BertTokenClassifier`."""
-        return BertTokenClassifier(
-            config, **self.model_arguments(), dtype=dtype
-        )
+        return BertTokenClassifier(config, **self.model_arguments(), **options)
 
     def model_arguments(self) -> dict[str, Any]:
         return {"num_labels": len(self.labels)}

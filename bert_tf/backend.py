@@ -1,0 +1,80 @@
+"""What layers need of Keras's backend beyond `keras.ops`."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import keras
+from keras import ops
+
+from bert_tf.features import Tensor
+
+Function = TypeVar("Function", bound=Callable)
+
+
+def traced_once(function: Function) -> Function:
+    """Makes TensorFlow trace a function once for every signature.
+
+    For functions of a module that have a custom gradient. Each trace of one
+    adds an entry to TensorFlow's global registry of gradients, which is never
+    removed and holds the graph around it, with all variables of the model. In
+    a function of its own, the graph holds nothing else.
+
+    Args:
+        function: Takes tensors and hashable values. It must not refer to
+            tensors or layers in any other way.
+
+    Returns:
+        The function; on other backends unchanged.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return function
+    import tensorflow as tf
+
+    return tf.function(function, autograph=False)
+
+
+def remat(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Makes a function forget what its gradient needs, and compute it again.
+
+    On TensorFlow, `keras.remat` is `tf.recompute_grad`, which ties the second
+    computation to the upstream gradient by `x == x`. The compiler for TPUs
+    knows that this is true, sees the same values computed twice and keeps the
+    first. Here `zero_after` ties them. Use it in a `traced_once` function.
+
+    Args:
+        function: Takes float tensors, or None, and returns one. It depends on
+            nothing else that has a gradient.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return keras.remat(function)
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def compute(*tensors):
+        def gradient(upstream):
+            first, *others = tensors
+            again = [first + zero_after(upstream, first.dtype.name), *others]
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(again)
+                output = function(*again)
+            return tape.gradient(
+                output,
+                again,
+                output_gradients=upstream,
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+
+        return function(*tensors), gradient
+
+    return compute
+
+
+def zero_after(x: Tensor, dtype: str) -> Tensor:
+    """Returns a 0 that cannot be computed before `x`; a leading NaN makes it 1.
+
+    Args:
+        x: Float tensor of one axis or more.
+        dtype: Dtype of the 0.
+    """
+    first = x[(slice(0, 1),) * len(x.shape)]
+    return ops.cast(ops.any(ops.isnan(first)), dtype)
