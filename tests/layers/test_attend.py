@@ -70,7 +70,6 @@ def differences(mask, factors):
         yield gradient
 
 
-# In chunks, there is a single one of all queries if their number is unknown.
 @pytest.mark.parametrize("spec", [None, tf.TensorSpec([3, 2, None, 6])])
 @pytest.mark.parametrize("mask", [ROW_MASK, QUERY_MASK])
 def test_outputs_and_gradients_equal_the_formula(mask, spec):
@@ -90,7 +89,7 @@ def test_outputs_and_gradients_equal_the_formula(mask, spec):
         {"chunk": 256},
         {"chunk": 128, "jit": True},
         {"chunk": 256, "jit": True},
-        {"spec": tf.TensorSpec([None, 3, None, 4])},
+        {"chunk": 256, "spec": tf.TensorSpec([None, 3, None, 4])},
     ],
 )
 @pytest.mark.parametrize("rate", [0.0, 0.3])
