@@ -164,7 +164,7 @@ def make(
             )
     if options.replaces_tokens:
         return _replaced_tokens(options, start, policy)
-    computing = _computing(options, policy)
+    computing = model_options(options, policy)
 
     def flops_per_example(length, num_predictions):
         return health.flops_per_example(config, length, num_predictions)
@@ -195,7 +195,7 @@ def make(
     )
 
 
-def _computing(options, policy):
+def model_options(options: PretrainingOptions, policy: str) -> dict[str, Any]:
     """Returns the arguments of models that do not change what they are."""
     return {"dtype": policy, "rematerialize": options.rematerialize}
 
@@ -214,7 +214,7 @@ def _replaced_tokens(options, start, policy):
         config,
         generator,
         num_words=len(start.tokenizer.vocabulary),
-        **_computing(options, policy),
+        **model_options(options, policy),
     )
     weight = options.discriminator_weight or _DISCRIMINATOR_WEIGHT
     return Pretraining(
