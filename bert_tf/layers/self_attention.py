@@ -4,10 +4,13 @@ Letters in tensor names: B batch, L position (Q as query, K as key), D hidden
 size, N attention heads, H size of one head.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from bert_tf.layers.attend import attend
+from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
 
 # By default, longer sequences are computed in chunks of so many queries.
@@ -42,7 +45,9 @@ class SelfAttention(ConfiguredLayer):
         the heads.
     """
 
-    def __init__(self, config, chunk=None, **kwargs):
+    def __init__(
+        self, config: AnyConfig, chunk: int | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(config, **kwargs)
         self.chunk = chunk
 
