@@ -82,7 +82,8 @@ class BertEncoder(ConfiguredModel):
                 three float `[B, heads, L, head size]`.
 
     Raises:
-        ValueError: If `config` is a dictionary not made by a `BertConfig`.
+        ValueError: If `config` is a dictionary not made by a `BertConfig`, or
+            `attention_chunk` is no multiple of `attend.TILE`.
 
     Example:
 

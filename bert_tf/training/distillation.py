@@ -26,6 +26,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.training import pretraining_run
 from bert_tf.training.objectives import Pretraining
+from bert_tf.training.objectives import computing_arguments
 from bert_tf.training.options import PretrainingOptions
 
 
@@ -314,12 +315,13 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
         )
 
     def make(options, start, policy):
-        del options
         teacher_class, student_class = (
             BertPretrainer if is_pretrainer else BertEncoder
             for is_pretrainer in (has_words and predicts_words, has_words)
         )
-        student = student_class(start.config, dtype=policy)
+        student = student_class(
+            start.config, **computing_arguments(options, policy)
+        )
         teacher = teacher_class(
             teaching.teacher.config, dtype=teaching.teacher_policy(policy)
         )

@@ -164,7 +164,7 @@ def make(
             )
     if options.replaces_tokens:
         return _replaced_tokens(options, start, policy)
-    computing = _computing(options, policy)
+    computing = computing_arguments(options, policy)
 
     def flops_per_example(length, num_predictions):
         return health.flops_per_example(config, length, num_predictions)
@@ -195,9 +195,20 @@ def make(
     )
 
 
-def _computing(options, policy):
-    """Returns the arguments of models that do not change what they are."""
-    return {"dtype": policy, "rematerialize": options.rematerialize}
+def computing_arguments(
+    options: PretrainingOptions, policy: str
+) -> dict[str, Any]:
+    """Returns the arguments of models that do not change what they are.
+
+    Args:
+        options: The `PretrainingOptions`.
+        policy: The name of the Keras dtype policy.
+    """
+    return {
+        "dtype": policy,
+        "attention_chunk": options.attention_chunk,
+        "rematerialize": options.rematerialize,
+    }
 
 
 def _replaced_tokens(options, start, policy):
@@ -214,7 +225,7 @@ def _replaced_tokens(options, start, policy):
         config,
         generator,
         num_words=len(start.tokenizer.vocabulary),
-        **_computing(options, policy),
+        **computing_arguments(options, policy),
     )
     weight = options.discriminator_weight or _DISCRIMINATOR_WEIGHT
     return Pretraining(
