@@ -33,7 +33,8 @@ def recompute(
     """
     run = _runner(block.config, block.attention_chunk, block.dtype_policy.name)
     seeds = block.draw_seeds()
-    weights = [ops.convert_to_tensor(each) for each in _weights(block)]
+    # Copies, because a variable would be an argument of its own.
+    weights = [ops.copy(each) for each in _weights(block)]
     if queries is None:
         return run(weights, seeds, attention_mask, inputs)
     return run(weights, seeds, attention_mask, inputs, queries)

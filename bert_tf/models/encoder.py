@@ -79,7 +79,8 @@ class BertEncoder(ConfiguredModel):
         are two more:
             embedding_output: `[B, L, hidden_size]`.
             heads: for every layer the queries, keys and values, a tuple of
-                three float `[B, heads, L, head size]`.
+                three float `[B, heads, L, head size]`. None for a layer whose
+                activations training recomputes.
 
     Raises:
         ValueError: If `config` is a dictionary not made by a `BertConfig`, or
@@ -298,7 +299,7 @@ class BertEncoder(ConfiguredModel):
         self, block, x, attention_mask, queries, return_heads, training
     ):
         """Returns the block's output and, if they are wanted, its heads."""
-        if self.rematerialize and training and not return_heads:
+        if self.rematerialize and training:
             return recompute(block, x, attention_mask, queries), None
         outputs = block(
             x,

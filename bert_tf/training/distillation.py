@@ -26,7 +26,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.training import pretraining_run
 from bert_tf.training.objectives import Pretraining
-from bert_tf.training.objectives import computing_arguments
+from bert_tf.training.objectives import model_options
 from bert_tf.training.options import PretrainingOptions
 
 
@@ -319,9 +319,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
             BertPretrainer if is_pretrainer else BertEncoder
             for is_pretrainer in (has_words and predicts_words, has_words)
         )
-        student = student_class(
-            start.config, **computing_arguments(options, policy)
-        )
+        student = student_class(start.config, **model_options(options, policy))
         teacher = teacher_class(
             teaching.teacher.config, dtype=teaching.teacher_policy(policy)
         )

@@ -164,7 +164,7 @@ def make(
             )
     if options.replaces_tokens:
         return _replaced_tokens(options, start, policy)
-    computing = computing_arguments(options, policy)
+    computing = model_options(options, policy)
 
     def flops_per_example(length, num_predictions):
         return health.flops_per_example(config, length, num_predictions)
@@ -195,9 +195,7 @@ def make(
     )
 
 
-def computing_arguments(
-    options: PretrainingOptions, policy: str
-) -> dict[str, Any]:
+def model_options(options: PretrainingOptions, policy: str) -> dict[str, Any]:
     """Returns the arguments of models that do not change what they are.
 
     Args:
@@ -225,7 +223,7 @@ def _replaced_tokens(options, start, policy):
         config,
         generator,
         num_words=len(start.tokenizer.vocabulary),
-        **computing_arguments(options, policy),
+        **model_options(options, policy),
     )
     weight = options.discriminator_weight or _DISCRIMINATOR_WEIGHT
     return Pretraining(

@@ -277,7 +277,7 @@ class RetrievalTask(Task):
         return self.loss_name in options.IN_BATCH
 
     def make_model(
-        self, config: BertConfig, **options: Any
+        self, config: BertConfig, **model_options: Any
     ) -> BertSentenceEncoder:
         """Returns a new `BertSentenceEncoder`."""
         # `__post_init__` has replaced None.
@@ -292,7 +292,7 @@ class RetrievalTask(Task):
             has_dense_in_training_only=self.head == options.TRAINING_DENSE,
             is_normalized=self.is_normalized,
             truncate_dim=self.truncate_dim or None,
-            **options,
+            **model_options,
         )
         size = dense_size or config.hidden_size
         if max(self.matryoshka_sizes, default=0) > size:
