@@ -1,6 +1,7 @@
 """What layers need of Keras's backend beyond `keras.ops`."""
 
 from collections.abc import Callable
+from typing import Any
 from typing import TypeVar
 
 import keras
@@ -67,6 +68,28 @@ def remat(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return function(*tensors), gradient
 
     return compute
+
+
+def map_one_by_one(
+    function: Callable[[tuple[Any, ...]], Tensor], xs: Any
+) -> Tensor:
+    """Does what `ops.map` does, of which TensorFlow runs ten turns at once.
+
+    Args:
+        function: Takes an element of each tensor in `xs`, in its structure, and
+            returns a float32 tensor.
+        xs: Tensors in any structure, which have one first size.
+
+    Returns:
+        The results, along a new first axis.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ops.map(function, xs)
+    import tensorflow as tf
+
+    return tf.map_fn(
+        function, xs, parallel_iterations=1, fn_output_signature=tf.float32
+    )
 
 
 def zero_after(x: Tensor, dtype: str) -> Tensor:

@@ -4,9 +4,13 @@ Letters in tensor names: B batch, Q position that is computed, D hidden size, F
 width of the feed-forward layer.
 """
 
+from typing import Any
+
 import keras
 
+from bert_tf.features import Tensor
 from bert_tf.layers.activations import apply_activation
+from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
 from bert_tf.layers.self_attention import SelfAttention
 
@@ -34,7 +38,12 @@ class EncoderBlock(ConfiguredLayer):
         and the heads.
     """
 
-    def __init__(self, config, attention_chunk=None, **kwargs):
+    def __init__(
+        self,
+        config: AnyConfig,
+        attention_chunk: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         self.attention_chunk = attention_chunk
 
@@ -99,7 +108,7 @@ class EncoderBlock(ConfiguredLayer):
         outputs_BQD = self.output_layer_norm(attended_BQD + x_BQD)
         return (outputs_BQD, heads) if return_heads else outputs_BQD
 
-    def draw_seeds(self):
+    def draw_seeds(self) -> tuple[Tensor | None, ...]:
         """Returns the seeds of a call in training."""
         return tuple(
             dropout.draw_seed()

@@ -34,7 +34,7 @@ def recompute(
     run = _runner(block.config, block.attention_chunk, block.dtype_policy.name)
     seeds = block.draw_seeds()
     # Copies, because a variable would be an argument of its own.
-    weights = [ops.copy(each) for each in _weights(block)]
+    weights = [ops.copy(each) for each in weights_of_block(block)]
     if queries is None:
         return run(weights, seeds, attention_mask, inputs)
     return run(weights, seeds, attention_mask, inputs, queries)
@@ -64,7 +64,7 @@ def _runner(config, attention_chunk, policy):
                 else seed + zero_after(inputs[0], seed.dtype)
                 for seed in seeds
             ]
-            values = zip(_weights(like), tensors[-len(weights) :])
+            values = zip(weights_of_block(like), tensors[-len(weights) :])
             with keras.StatelessScope(list(values)):
                 return like(
                     inputs[0],
@@ -79,7 +79,7 @@ def _runner(config, attention_chunk, policy):
     return run
 
 
-def _weights(block):
+def weights_of_block(block: EncoderBlock) -> list[Tensor]:
     """Returns the kernels, with LoRA's updates, and all other weights."""
     attention = block.attention
     denses = (

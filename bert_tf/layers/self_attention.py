@@ -4,11 +4,14 @@ Letters in tensor names: B batch, L position (Q as query, K as key), D hidden
 size, N attention heads, H size of one head.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from bert_tf.layers.attend import TILE
 from bert_tf.layers.attend import attend
+from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
 
 # By default, longer sequences are computed in chunks of so many queries.
@@ -46,7 +49,12 @@ class SelfAttention(ConfiguredLayer):
         ValueError: If `attention_chunk` is another number.
     """
 
-    def __init__(self, config, attention_chunk=None, **kwargs):
+    def __init__(
+        self,
+        config: AnyConfig,
+        attention_chunk: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(config, **kwargs)
         if attention_chunk is not None and not (
             isinstance(attention_chunk, int)

@@ -20,6 +20,7 @@ from bert_tf.layers.dense import Dense
 from bert_tf.models.encoder import EncoderModel
 from bert_tf.models.encoder import check_alike
 from bert_tf.models.encoder import check_names
+from bert_tf.models.sentence_chunks import embed_in_chunks
 
 CLS, MEAN, MAX = "cls", "mean", "max"
 POOLINGS = (CLS, MEAN, MAX)
@@ -51,6 +52,9 @@ class BertSentenceEncoder(EncoderModel):
             many as it has; None for all. Training keeps all, because the loss
             may use several sizes (Kusupati et al. 2022, arXiv 2205.13147). As
             in sentence-transformers, what is kept is not normalised again.
+        chunk_size: How many texts training embeds at once, with the memory of
+            so many: see `sentence_chunks`. It must divide the number of texts.
+            None for all; so it is with a call argument `encoder`.
 
     Call arguments:
         inputs: A dictionary of int32 tensors, named in `bert_tf.features`:
@@ -61,12 +65,6 @@ class BertSentenceEncoder(EncoderModel):
     Returns:
         float32 `[B, D]`; for queries with passages `[B, 1 + P, D]`, the query's
         vector first.
-
-    Attributes:
-        run_in_chunks: How training embeds the texts in parts, with the memory
-            of one part: `run_in_chunks(model, embed, inputs)` returns what
-            `embed(inputs)` returns, for `inputs` `[N, L]`. Initially None, for
-            all texts at once.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -93,6 +91,7 @@ class BertSentenceEncoder(EncoderModel):
         has_dense_in_training_only: bool = False,
         is_normalized: bool = False,
         truncate_dim: int | None = None,
+        chunk_size: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
@@ -109,6 +108,7 @@ class BertSentenceEncoder(EncoderModel):
             )
         dense_size = _checked_size("dense_size", dense_size)
         truncate_dim = _checked_size("truncate_dim", truncate_dim)
+        chunk_size = _checked_size("chunk_size", chunk_size)
         if has_dense_in_training_only and dense_size is None:
             raise ValueError(
                 "`has_dense_in_training_only` must be given with `dense_size`."
@@ -123,15 +123,13 @@ class BertSentenceEncoder(EncoderModel):
         self.has_dense_in_training_only = has_dense_in_training_only
         self.is_normalized = is_normalized
         self.truncate_dim = truncate_dim
+        self.chunk_size = chunk_size
         size = self._whole_size
         if truncate_dim is not None and truncate_dim > size:
             raise ValueError(
                 f"`truncate_dim` must be at most {size}, the size of the "
                 f"vectors. Received: truncate_dim={truncate_dim}."
             )
-        self.run_in_chunks: (
-            Callable[[Any, Callable[[Batch], Tensor], Batch], Tensor] | None
-        ) = None
         self.encoder.pooler.leave_out()
         self.dense = None
         if dense_size is not None:
@@ -168,7 +166,6 @@ class BertSentenceEncoder(EncoderModel):
         return [] if self.dense is None else self.dense.weights
 
     def call(self, inputs, encoder=None, training=None):
-        encoder = encoder or self.encoder
         vectors = self._vectors_of(
             inputs, features.MODEL_INPUTS, encoder, training
         )
@@ -186,6 +183,7 @@ class BertSentenceEncoder(EncoderModel):
             "has_dense_in_training_only": self.has_dense_in_training_only,
             "is_normalized": self.is_normalized,
             "truncate_dim": self.truncate_dim,
+            "chunk_size": self.chunk_size,
         }
 
     def _vectors_of(self, inputs, names, encoder, training):
@@ -205,18 +203,27 @@ class BertSentenceEncoder(EncoderModel):
                 for name, values in flat_NL.items()
             }
 
-        def embed(flat_NL):
-            return self._embed(flat_NL, encoder, training)
-
-        if training and self.run_in_chunks is not None:
-            vectors_ND = self.run_in_chunks(self, embed, flat_NL)
+        if training and self.chunk_size is not None and encoder is None:
+            vectors_ND = embed_in_chunks(self, flat_NL)
         else:
-            vectors_ND = embed(flat_NL)
+            vectors_ND = self.embed(flat_NL, encoder, training)
         if len(shape) == 1:
             return vectors_ND
         return ops.reshape(vectors_ND, (*shape, vectors_ND.shape[-1]))
 
-    def _embed(self, inputs, encoder, training):
+    def embed(
+        self,
+        inputs: Batch,
+        encoder: Callable | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
+        """Returns the vectors of texts, float32 `[N, D]`, all at once.
+
+        Args:
+            inputs: int32 `[N, L]`, by name.
+            encoder, training: As in a call.
+        """
+        encoder = encoder or self.encoder
         if self.pooling == CLS:
             # The last block computes nothing else.
             outputs = encoder(inputs, positions=1, training=training)

@@ -268,7 +268,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
                 self._velocities[index],
             )
         ]
-        _update(gradient, *resources, scalars, is_decayed)
+        _update(gradient, resources, scalars, is_decayed)
         self._update_norm.add(
             _adam_change(dtype, is_decayed),
             *resources,
@@ -418,15 +418,16 @@ def _clipped(gradient, scalars):
     return gradient
 
 
-def _update(gradient, variable, momentum, velocity, scalars, is_decayed):
+def _update(gradient, resources, scalars, is_decayed):
     """Updates a variable.
 
     Args:
         gradient: The gradient, not clipped.
-        variable, momentum, velocity: Resources of the variable, m and v.
+        resources: Those of the variable, m and v.
         scalars: `_Scalars`.
         is_decayed: Whether the variable is decayed.
     """
+    variable, momentum, velocity = resources
     gradient = _clipped(gradient, scalars)
     if is_decayed:
         tf.raw_ops.AssignVariableOp(

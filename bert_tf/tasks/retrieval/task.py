@@ -28,7 +28,6 @@ from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
 from bert_tf.tasks.features import sentences
-from bert_tf.tasks.retrieval import chunks
 from bert_tf.tasks.retrieval import files as retrieval_files
 from bert_tf.tasks.retrieval import losses
 from bert_tf.tasks.retrieval import options
@@ -171,7 +170,7 @@ class RetrievalTask(Task):
         corpus: More files of passages among which the queries of a
             development set must find theirs.
         chunk_size: If given, training processes a batch in chunks of so many
-            texts; see `tasks.retrieval.chunks`.
+            texts; see `models.sentence_chunks`.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -292,6 +291,7 @@ class RetrievalTask(Task):
             has_dense_in_training_only=self.head == options.TRAINING_DENSE,
             is_normalized=self.is_normalized,
             truncate_dim=self.truncate_dim or None,
+            chunk_size=self.chunk_size,
             **model_options,
         )
         size = dense_size or config.hidden_size
@@ -301,8 +301,6 @@ class RetrievalTask(Task):
                 "vectors. Received: "
                 f"matryoshka_sizes={self.matryoshka_sizes!r}."
             )
-        if self.chunk_size is not None:
-            model.run_in_chunks = chunks.make_runner(self.chunk_size)
         return model
 
     def with_checkpoint_fields(self, folder: str) -> "RetrievalTask":

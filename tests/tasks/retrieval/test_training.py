@@ -198,7 +198,7 @@ def test_gradients_of_chunks_are_those_of_the_batch(chunk_size):
     again, found = gradients_of(chunked, task, batch)
     assert again == pytest.approx(loss, abs=1e-5)
     for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
     assert max(np.abs(each).max() for each in found) > 0.1
 
 
