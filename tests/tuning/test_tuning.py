@@ -708,6 +708,7 @@ def test_class_weights_are_read():
             "--layerwise_learning_rate_decay must be above 0",
         ),
         ({"freeze_lower_layers": -1}, "--freeze_lower_layers must be 0 or"),
+        ({"attention_chunk": 64}, "--attention_chunk must be 0 or a positive"),
         (
             {
                 "do_train": False,
