@@ -50,8 +50,8 @@ class BertConfig:
             `[0, 1)`.
         attention_probs_dropout_prob: Dropout of the attention probabilities,
             in `[0, 1)`.
-        max_position_embeddings: The longest sequence. In RoBERTa's config.json
-            the number is larger by `padding_idx` + 1.
+        max_position_embeddings: The longest sequence, in every family. In
+            RoBERTa's config.json the number is larger by `padding_idx` + 1.
         type_vocab_size: Number of segments. Differs from BERT: the original
             class defaults to 16, but every released model has 2. A model
             with 0 (DistilBERT) or 1 (RoBERTa) does not use `segment_ids`.
@@ -168,7 +168,9 @@ class BertConfig:
                 Turc et al. 2019; "roberta-base", "albert-xxlarge" and so on.
             **overrides: Fields to replace. `vocab_size` defaults to that of
                 the released model, for BERT 30,522 (the English uncased
-                vocabulary).
+                vocabulary). `max_position_embeddings=4096` makes a model for
+                sequences of 4,096 tokens, for which RoBERTa has 4,098 rows of
+                position embeddings.
         """
         if name not in sizes.NAMES:
             raise ValueError(

@@ -178,6 +178,7 @@ _OF_BOTH = (
     "do_eval",
     "gradient_accumulation_steps",
     "rematerialize",
+    "attention_chunk",
     "jit_compile",
     "eval_batch_size",
     "learning_rate",

@@ -50,6 +50,14 @@ _INPUT_FILE = flags.DEFINE_string(
     "phase, with a semicolon between two phases.",
 )
 _BERT_CONFIG_FILE = flags.DEFINE_string("bert_config_file", None, sizes.HELP)
+_MAX_POSITION_EMBEDDINGS = flags.DEFINE_integer(
+    "max_position_embeddings",
+    None,
+    "With a size's name in --bert_config_file: the longest sequence of the new "
+    "model, e.g. 4096. Default: 512. A checkpoint has its own; bert_tf convert "
+    "gives it more.",
+    lower_bound=1,
+)
 _VOCAB_FILE = flags.DEFINE_string(
     "vocab_file",
     None,
@@ -113,6 +121,8 @@ def main(argv):
             _BERT_CONFIG_FILE.value,
             _VOCAB_FILE.value,
             _DO_LOWER_CASE.value,
+            max_position_embeddings=_MAX_POSITION_EMBEDDINGS.value,
+            extend_positions=False,
             is_trained=options.do_train,
         )
         results = pretraining_run.run(

@@ -37,8 +37,9 @@ _ALLOW_PARTIAL = flags.DEFINE_bool(
 _MAX_POSITION_EMBEDDINGS = flags.DEFINE_integer(
     "max_position_embeddings",
     None,
-    "Longest sequence, if longer than the checkpoint's: its position "
-    "embeddings are repeated from the first.",
+    "Longest sequence, if longer than the checkpoint's, e.g. 4096: its "
+    "position embeddings are repeated from the first. RoBERTa's config.json "
+    "then has two more, as ever.",
     lower_bound=1,
 )
 _DO_LOWER_CASE = flags.DEFINE_bool(

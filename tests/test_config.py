@@ -2,9 +2,12 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
+from bert_tf.checkpoints import families
 from bert_tf.config import BertConfig
+from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.sizes import SIZES
 
 
@@ -21,6 +24,34 @@ def test_published_sizes():
     assert dataclasses.astuple(large)[1:6] == (30522, 1024, 24, 16, 4096)
     tiny = BertConfig.named("tiny", vocab_size=7)
     assert dataclasses.astuple(tiny)[1:6] == (7, 128, 2, 2, 512)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [("tiny", 4096), ("albert-base", 4096)] + [("roberta-base", 4098)],
+)
+def test_positions_of_a_size_are_those_of_a_text(name, rows):
+    config = BertConfig.named(
+        name,
+        vocab_size=9,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=4096,
+    )
+    config.check_length(4096)
+    # RoBERTa's first position has the third row, here and in its files.
+    embeddings = BertEmbeddings(config)
+    embeddings.build()
+    assert embeddings.position_embeddings.shape[0] == rows
+    values = families.write_config(config)
+    assert values["max_position_embeddings"] == rows
+    assert families.parse_config(values) == config
+    ids = np.full((1, 4096), 5, "int32")
+    assert embeddings(ids, np.zeros_like(ids)).shape[1] == 4096
+    with pytest.raises(ValueError, match="length=4097"):
+        embeddings(np.full((1, 4097), 5, "int32"), np.zeros((1, 4097), "int32"))
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             peak_tflops=2.5,
             keep_checkpoint_max=2,
             save_checkpoints_steps=1,
+            attention_chunk=128,
             keep_best=True,
             eval_input_file=f"{folder}/*.tfrecord",
         ),
@@ -272,6 +273,29 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         (
             {"do_train": True, "eval_input_file": "a.tfrecord"},
             "--eval_input_file must be given with --do_eval.",
+        ),
+        (
+            {"do_train": True, "attention_chunk": 64},
+            "--attention_chunk must be 0 or a positive multiple of 128. "
+            "Received: --attention_chunk=64.",
+        ),
+        (
+            {"do_train": True, "max_position_embeddings": 4096},
+            "--max_position_embeddings must be that of the checkpoint or the "
+            "configuration, 16. Received: --max_position_embeddings=4096. "
+            "bert_tf convert --max_position_embeddings gives a checkpoint "
+            "more.",
+        ),
+        (
+            {
+                "do_train": True,
+                "bert_config_file": "tiny",
+                "max_position_embeddings": 8,
+            },
+            "--max_seq_length must be at most the model's "
+            "max_position_embeddings=8. Received: --max_seq_length=11. "
+            "--max_position_embeddings gives more: to a new model in bert_tf "
+            "pretrain, to a checkpoint in bert_tf convert.",
         ),
         (
             {"do_train": True, "use_tpu": True, "strategy": "mirrored"},

@@ -46,7 +46,8 @@ def convert(
         allow_partial: Whether tensors may be missing, left over or of another
             shape. They are then not in the target, and the report lists them.
         max_position_embeddings: As in `checkpoints.load`; Adam's moments are
-            repeated like the embeddings.
+            repeated like the embeddings. The folder's longest text grows too,
+            unless it was set to fewer tokens than there were positions.
         do_lower_case: Whether the model's texts were lower-cased. None takes
             the source's setting; without one, texts were lower-cased if the
             vocabulary has no capitals.
@@ -275,9 +276,12 @@ def _texts(checkpoint, config, architecture, tokenizer):
     for key in sentence_files.CROSS_ENCODER_KEYS:
         if key in checkpoint.config_values:
             values[key] = checkpoint.config_values[key]
-    # transformers writes 10 ** 30, or nothing, if no length was set.
+    # transformers writes 10 ** 30, or nothing, if no length was set. A setting
+    # that uses all positions grows with them.
     settings = model_folder.read_tokenizer_config(checkpoint.folder)
-    longest = config.max_position_embeddings
-    length = int(min(settings.get("model_max_length", longest), longest))
+    longest = checkpoint.config.max_position_embeddings
+    length = settings.get("model_max_length", longest)
+    if length >= longest:
+        length = config.max_position_embeddings
     task = model_folder.read_task(checkpoint.folder)
-    return model_folder.make_texts(values, tokenizer, length, task)
+    return model_folder.make_texts(values, tokenizer, int(length), task)

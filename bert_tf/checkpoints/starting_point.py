@@ -77,6 +77,7 @@ def find(
     *,
     allow_partial: bool = False,
     max_position_embeddings: int | None = None,
+    extend_positions: bool = True,
     is_trained: bool = True,
 ) -> StartingPoint:
     """Finds what belongs to a checkpoint.
@@ -95,6 +96,9 @@ def find(
         allow_partial: As in `checkpoints.load`.
         max_position_embeddings: None, or the new number of positions; see
             `checkpoints.load`.
+        extend_positions: Whether that number may be larger than the
+            checkpoint's or the configuration file's. Otherwise only a size's
+            name takes another one.
         is_trained: Whether the model is to be trained. If so, its vocabulary
             may have other entries in place of unused ones. If not, it must be
             the checkpoint's own.
@@ -124,20 +128,43 @@ def find(
     )
     if vocab_file is not None:
         _check_special_ids(init_checkpoint, config_values, tokenizer.vocabulary)
+    # The one that says how many positions there are: a size's name does not.
+    fixed_config = config
     if bert_config_file is not None:
         config = read_config(bert_config_file, tokenizer.vocabulary)
+        if fixed_config is None and _is_file(bert_config_file):
+            fixed_config = config
     assert config is not None
     if folder is not None and vocab_file is not None:
         _check_num_entries(folder, vocab_file, config, tokenizer.vocabulary)
     if max_position_embeddings is not None:
-        config = loading.longer_config(config, max_position_embeddings)
+        if extend_positions:
+            config = loading.longer_config(config, max_position_embeddings)
+        else:
+            if fixed_config is not None:
+                _check_positions(fixed_config, max_position_embeddings)
+            config = dataclasses.replace(
+                config, max_position_embeddings=max_position_embeddings
+            )
     return StartingPoint(
         init_checkpoint=init_checkpoint,
         config=config,
         tokenizer=tokenizer,
         allow_partial=allow_partial,
-        extend_positions=max_position_embeddings is not None,
+        extend_positions=extend_positions
+        and max_position_embeddings is not None,
     )
+
+
+def _check_positions(config, max_position_embeddings):
+    """Raises `ValueError` if a given configuration has another number."""
+    if max_position_embeddings != config.max_position_embeddings:
+        raise ValueError(
+            "`max_position_embeddings` must be that of the checkpoint or the "
+            f"configuration, {config.max_position_embeddings}. Received: "
+            f"max_position_embeddings={max_position_embeddings}. bert_tf "
+            "convert --max_position_embeddings gives a checkpoint more."
+        )
 
 
 def _find_tokenizer(
@@ -260,7 +287,7 @@ def read_config(name: str, vocabulary: vocabulary_lib.Vocabulary) -> BertConfig:
     Raises:
         ValueError: If it is neither, or the file is not a configuration.
     """
-    if files.exists(name) and not files.is_folder(name):
+    if _is_file(name):
         return families.read_config(name)
     if name in sizes.NAMES:
         config = BertConfig.named(name, vocab_size=len(vocabulary))
@@ -271,3 +298,8 @@ def read_config(name: str, vocabulary: vocabulary_lib.Vocabulary) -> BertConfig:
         "`bert_config_file` must be a file or one of "
         f"{', '.join(sizes.NAMES)}. Received: bert_config_file={name}."
     )
+
+
+def _is_file(name):
+    """Returns whether it is a file, which may have a size's name."""
+    return files.exists(name) and not files.is_folder(name)

@@ -190,7 +190,9 @@ def _num_positions(length, own_positions, teacher_positions, *, is_packed):
             raise ValueError(
                 f"`max_seq_length` must be at most the {owner}'s "
                 f"max_position_embeddings={positions}. "
-                f"Received: max_seq_length={length}."
+                f"Received: max_seq_length={length}. "
+                "--max_position_embeddings gives more: to a new model in "
+                "bert_tf pretrain, to a checkpoint in bert_tf convert."
             )
     num_positions = min(own_positions, teacher_positions)
     if num_positions < own_positions and num_positions < length:

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.layers.attend import TILE
 from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
@@ -27,7 +28,7 @@ class SelfAttention(ConfiguredLayer):
 
     Args:
         config: A `BertConfig`.
-        chunk: How many queries are computed at once, a multiple of
+        attention_chunk: How many queries are computed at once, a multiple of
             `attend.TILE`; 0 for all. None decides by the length.
 
     Call arguments:
@@ -43,13 +44,28 @@ class SelfAttention(ConfiguredLayer):
     Returns:
         float, of the shape of `queries`; with `return_heads` a pair of it and
         the heads.
+
+    Raises:
+        ValueError: If `attention_chunk` is another number.
     """
 
     def __init__(
-        self, config: AnyConfig, chunk: int | None = None, **kwargs: Any
+        self,
+        config: AnyConfig,
+        attention_chunk: int | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
-        self.chunk = chunk
+        if attention_chunk is not None and not (
+            isinstance(attention_chunk, int)
+            and attention_chunk >= 0
+            and attention_chunk % TILE == 0
+        ):
+            raise ValueError(
+                "`attention_chunk` must be 0 or a positive multiple of "
+                f"{TILE}. Received: attention_chunk={attention_chunk!r}."
+            )
+        self.attention_chunk = attention_chunk
 
     def build(
         self, inputs_shape, attention_mask_shape=None, queries_shape=None
@@ -97,12 +113,12 @@ class SelfAttention(ConfiguredLayer):
         return outputs_BQD
 
     def get_config(self):
-        return super().get_config() | {"chunk": self.chunk}
+        return super().get_config() | {"attention_chunk": self.attention_chunk}
 
     def _chunk(self, length):
         """Returns how many queries are computed at once; None for all."""
-        if self.chunk is not None:
-            return self.chunk or None
+        if self.attention_chunk is not None:
+            return self.attention_chunk or None
         if not isinstance(length, int):
             length = self.config.max_position_embeddings
         return _CHUNK if length > LONGEST_AT_ONCE else None

@@ -83,7 +83,8 @@ class BertEncoder(ConfiguredModel):
                 activations training recomputes.
 
     Raises:
-        ValueError: If `config` is a dictionary not made by a `BertConfig`.
+        ValueError: If `config` is a dictionary not made by a `BertConfig`, or
+            `attention_chunk` is no multiple of `attend.TILE`.
 
     Example:
 

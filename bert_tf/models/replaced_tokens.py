@@ -158,6 +158,8 @@ class ReplacedTokensPretrainer(ConfiguredModel):
         return super().get_config() | {
             "generator": self.generator_config.to_dict(),
             "num_words": self.num_words,
+            "attention_chunk": self.discriminator.encoder.attention_chunk,
+            "rematerialize": self.discriminator.encoder.rematerialize,
         }
 
 

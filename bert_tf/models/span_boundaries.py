@@ -26,6 +26,7 @@ class SpanBoundaryPretrainer(ConfiguredModel):
 
     Args:
         config: A `BertConfig`.
+        attention_chunk, rematerialize: As in `BertEncoder`.
 
     Call arguments:
         inputs: `BertPretrainer`'s, and `masked_lm_weights` `[B, P]`. The spans
@@ -88,6 +89,12 @@ class SpanBoundaryPretrainer(ConfiguredModel):
             encoder.embeddings.word_embeddings,
         )
         return logits
+
+    def get_config(self):
+        return super().get_config() | {
+            "attention_chunk": self.pretrainer.encoder.attention_chunk,
+            "rematerialize": self.pretrainer.encoder.rematerialize,
+        }
 
 
 def span_boundaries(inputs: features.Batch) -> dict[str, features.Tensor]:

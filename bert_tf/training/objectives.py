@@ -196,8 +196,17 @@ def make(
 
 
 def model_options(options: PretrainingOptions, policy: str) -> dict[str, Any]:
-    """Returns the arguments of models that do not change what they are."""
-    return {"dtype": policy, "rematerialize": options.rematerialize}
+    """Returns the arguments of models that do not change what they are.
+
+    Args:
+        options: The `PretrainingOptions`.
+        policy: The name of the Keras dtype policy.
+    """
+    return {
+        "dtype": policy,
+        "attention_chunk": options.attention_chunk,
+        "rematerialize": options.rematerialize,
+    }
 
 
 def _replaced_tokens(options, start, policy):

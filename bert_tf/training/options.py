@@ -18,6 +18,19 @@ ATTENTION = ("bidirectional", "left_to_right")
 REPLACED_TOKENS = "replaced_tokens"
 OBJECTIVES = ("masked_tokens", REPLACED_TOKENS)
 
+# `attend.TILE`, which imports Keras, is 128.
+ATTENTION_CHUNK = described.Range(
+    "0 or a positive multiple of 128",
+    lambda value: value >= 0 and value % 128 == 0,
+)
+# The help of --attention_chunk, the same in every program.
+ATTENTION_CHUNK_HELP = (
+    "How many queries attention computes at once, a multiple of 128; 0 for "
+    "all. The memory of chunks grows with the length, not with its square; "
+    "the result is the same. Default: 256 for sequences of more than 512 "
+    "tokens, otherwise all."
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
@@ -173,6 +186,9 @@ class PretrainingOptions:
         "Compute the blocks a second time for the gradient instead of keeping "
         "their activations. Saves memory with long sequences, and takes more "
         "time.",
+    )
+    attention_chunk: int | None = described.option(
+        None, ATTENTION_CHUNK_HELP, ATTENTION_CHUNK
     )
     jit_compile: bool | str = described.option(
         "auto",

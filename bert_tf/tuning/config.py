@@ -112,6 +112,9 @@ class FineTuningConfig:
         "their activations. Saves memory with long sequences, and takes more "
         "time. Not for a student that learns attention or relations.",
     )
+    attention_chunk: int | None = _flag(
+        None, options.ATTENTION_CHUNK_HELP, options.ATTENTION_CHUNK
+    )
     jit_compile: bool | str = _flag(
         "auto",
         "true: compile the step with XLA, which takes seconds to minutes for "

@@ -615,10 +615,14 @@ def _make_sources(config, task, examples, start, strategy, jit_compile):
 
 def _make_model(config, task, start, dtype_policy):
     """Returns the model of a run; call it in the strategy's scope."""
+    computing = {
+        "dtype": dtype_policy,
+        "attention_chunk": config.attention_chunk,
+    }
     if not config.do_train:
-        return task_folder.tuned_model(start, task, dtype=dtype_policy)
+        return task_folder.tuned_model(start, task, **computing)
     return task_folder.new_model(
-        start, task, dtype=dtype_policy, rematerialize=config.rematerialize
+        start, task, rematerialize=config.rematerialize, **computing
     )
 
 

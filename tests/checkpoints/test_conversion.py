@@ -78,10 +78,11 @@ def test_case_is_asked_for_or_found_in_the_vocabulary(tmp_path):
 
 # transformers writes 10 ** 30 where nobody told it.
 @pytest.mark.parametrize(
-    ("told", "wanted"), [("1000000000000000019884624", 9), ("8.0", 8)]
+    ("told", "wanted", "grown"),
+    [("1000000000000000019884624", 9, 20), ("9", 9, 20), ("8.0", 8, 8)],
 )
 def test_longest_sequence_is_whole_and_one_of_the_models(
-    tmp_path, told, wanted
+    tmp_path, told, wanted, grown
 ):
     peer.write_folder(tmp_path / "a", "BertModel")
     (tmp_path / "a/tokenizer_config.json").write_text(
@@ -90,6 +91,10 @@ def test_longest_sequence_is_whole_and_one_of_the_models(
     convert(tmp_path / "a", tmp_path / "b", "bert_tf")
     tokenizer = model_folder.read_tokenizer_config(tmp_path / "b")
     assert tokenizer["model_max_length"] == wanted
+    folder = tmp_path / "c"
+    convert(tmp_path / "a", folder, "bert_tf", max_position_embeddings=20)
+    tokenizer = model_folder.read_tokenizer_config(folder)
+    assert tokenizer["model_max_length"] == grown
 
 
 def test_partial_conversion_says_what_is_left_over(tmp_path):

@@ -33,6 +33,7 @@ from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 from references import families as peer
 from support import paths
+from support.family_models import OWN_LAYERS
 from support.family_models import load
 from support.family_models import of_family
 from support.family_models import our_outputs
@@ -225,6 +226,61 @@ def test_positions_of_roberta_are_repeated_from_its_first(tmp_path):
     np.testing.assert_array_equal(new[:11], old)
     np.testing.assert_array_equal(new[11:20], old[2:])
     np.testing.assert_array_equal(new[20:], old[2:4])
+
+
+@pytest.mark.parametrize(
+    "case, file_format",
+    [
+        *((case, "hugging_face") for case in (*OWN_LAYERS, "bert")),
+        ("bert", "google"),
+    ],
+)
+def test_positions_grow_in_a_conversion_and_nothing_else(
+    case, file_format, tmp_path
+):
+    architecture = peer.classes(case)[0]
+    shapes = GOLDEN[case][architecture]["shapes"]
+    source = write_folder(tmp_path / "source", case, architecture, shapes)
+
+    def converted(source, name, file_format=file_format, **options):
+        folder = str(tmp_path / name)
+        checkpoints.convert(
+            source, folder, file_format, hidden_act="gelu_new", **options
+        )
+        return checkpoints.load(folder, BertEncoder), folder
+
+    plain, _ = converted(source, "plain")
+    grown, folder = converted(source, "grown", max_position_embeddings=20)
+    again, _ = converted(folder, "again", "bert_tf")
+    config = dataclasses.replace(plain.config, max_position_embeddings=20)
+    assert grown.config == again.config == config
+    first = config.first_position
+    table = np.array(plain.embeddings.position_embeddings)
+    assert len(table) == first + 9
+    for old, new, same in zip(
+        plain.weights, grown.weights, again.weights, strict=True
+    ):
+        old = np.array(old)
+        if new is grown.embeddings.position_embeddings:
+            rows = [table, table[first:], table[first : first + 2]]
+            old = np.concatenate(rows)
+        np.testing.assert_array_equal(new, old)
+        np.testing.assert_array_equal(same, old)
+    # Of what the model could take, the vectors are the same to the bit; at
+    # positions behind the seam, too.
+    ids = 5 + np.arange(9, dtype="int32")[None]
+    inputs = {
+        "input_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "segment_ids": np.zeros_like(ids),
+    }
+    wanted = np.array(plain(inputs)["sequence_output"])
+    np.testing.assert_array_equal(grown(inputs)["sequence_output"], wanted)
+    later = inputs | {"position_ids": 9 + np.arange(9, dtype="int32")[None]}
+    np.testing.assert_array_equal(grown(later)["sequence_output"], wanted)
+    with pytest.raises(ValueError, match="at least the checkpoint's 20"):
+        converted(folder, "cut", max_position_embeddings=9)
+    assert not (tmp_path / "cut").exists()
 
 
 # What older folders hold beside the weights.

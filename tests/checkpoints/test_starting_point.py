@@ -61,6 +61,43 @@ def test_what_is_neither_is_told_the_sizes(vocab_file):
         starting_point.find(bert_config_file="minni", vocab_file=vocab_file)
 
 
+def test_only_a_size_takes_other_positions_in_pre_training(
+    vocab_file, tmp_path
+):
+    def find(*files, **positions):
+        return starting_point.find(
+            *files,
+            vocab_file=vocab_file,
+            extend_positions=False,
+            **positions,
+        )
+
+    for number in (16, 4096):
+        start = find(None, "tiny", max_position_embeddings=number)
+        assert start.config.max_position_embeddings == number
+        assert not start.extend_positions
+    assert find(None, "tiny").config.max_position_embeddings == 512
+    config = dataclasses.replace(start.config, max_position_embeddings=16)
+    folder = str(tmp_path / "model")
+    checkpoints.save(folder, BertEncoder(config), start.tokenizer, 16)
+    # What a run gives again that is resumed or evaluated.
+    for arguments in (
+        (folder,),
+        (folder, "tiny"),
+        (None, f"{folder}/config.json"),
+    ):
+        found = find(*arguments, max_position_embeddings=16)
+        assert found.config.max_position_embeddings == 16
+        message = (
+            "`max_position_embeddings` must be that of the checkpoint or the "
+            "configuration, 16. Received: max_position_embeddings=32. bert_tf "
+            "convert --max_position_embeddings gives a checkpoint more."
+        )
+        with pytest.raises(ValueError) as error:
+            find(*arguments, max_position_embeddings=32)
+        assert str(error.value) == message
+
+
 def test_a_model_that_is_not_trained_has_its_own_vocabulary(
     vocab_file, tmp_path
 ):

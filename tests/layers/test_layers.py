@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import tensorflow as tf
 from bert_tf import layers
 from bert_tf.config import BertConfig
 from bert_tf.layers.activations import apply_activation
+from bert_tf.layers.attend import TILE
 from bert_tf.layers.attention_mask import gather_queries
 from bert_tf.layers.attention_mask import make_attention_mask
 from bert_tf.layers.dense import Dense
@@ -26,6 +28,7 @@ from bert_tf.layers.heads import MaskedLMHead
 from bert_tf.layers.heads import Pooler
 from bert_tf.layers.heads import SpanBoundaryHead
 from bert_tf.layers.self_attention import SelfAttention
+from bert_tf.models.encoder import BertEncoder
 from references import model as reference
 from support.layer_checks import check_layer
 from support.layer_checks import randomized
@@ -351,3 +354,14 @@ def test_attention_mask_of_packed_and_left_to_right_rows():
             assert packed[0, query, key] == same
     both = np.array(make_attention_mask(input_mask, sequence_ids, True))
     np.testing.assert_array_equal(both[0], packed[0] & np.tri(5, dtype=bool))
+
+
+@pytest.mark.parametrize("chunk", [TILE // 2, -TILE, 1.5 * TILE, True, "128"])
+def test_chunks_of_attention_are_of_whole_tiles(chunk):
+    message = (
+        "`attention_chunk` must be 0 or a positive multiple of 128. Received: "
+        f"attention_chunk={chunk!r}."
+    )
+    for make in (SelfAttention, BertEncoder):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            make(CONFIG, attention_chunk=chunk)

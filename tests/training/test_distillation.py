@@ -58,8 +58,7 @@ def make_teaching(folder, lesson=LESSON, teacher="teacher", **options):
     )
 
 
-def run(folder, output_dir, teaching, strategy=ONE_DEVICE, **options):
-    """Distils for four steps; returns the tensors of the student's folder."""
+def make_options(folder, output_dir, **options):
     values = {
         "phases": (Phase(max_seq_length=11, num_steps=4, train_batch_size=8),),
         "max_predictions_per_seq": 3,
@@ -68,12 +67,17 @@ def run(folder, output_dir, teaching, strategy=ONE_DEVICE, **options):
         "save_checkpoints_steps": 2,
         "iterations_per_loop": 2,
     }
-    options = PretrainingOptions(
+    return PretrainingOptions(
         input_files=(str(folder / "a.tfrecord"),),
         output_dir=str(output_dir),
         do_train=True,
         **values | options,
     )
+
+
+def run(folder, output_dir, teaching, strategy=ONE_DEVICE, **options):
+    """Distils for four steps; returns the tensors of the student's folder."""
+    options = make_options(folder, output_dir, **options)
     results = distillation.run_on_records(
         options, teaching, strategy, "float32"
     )
@@ -212,7 +216,9 @@ def test_records_that_are_too_long_for_the_teacher_are_told(
         run(folder, tmp_path / "a", teaching)
     assert str(error.value) == (
         "`max_seq_length` must be at most the teacher's "
-        "max_position_embeddings=8. Received: max_seq_length=11."
+        "max_position_embeddings=8. Received: max_seq_length=11. "
+        "--max_position_embeddings gives more: to a new model in bert_tf "
+        "pretrain, to a checkpoint in bert_tf convert."
     )
     assert not (tmp_path / "a").exists()
     # Of words alone no teacher is asked.
@@ -220,9 +226,11 @@ def test_records_that_are_too_long_for_the_teacher_are_told(
         teaching, lesson=Lesson(losses={"masked_lm": 1.0})
     )
     calls = block_calls.note(monkeypatch)
-    run(folder, tmp_path / "a", teaching, rematerialize=True)
-    # In pre-training, of which this is one, the flag reaches the student.
+    how = {"rematerialize": True, "attention_chunk": 128}
+    run(folder, tmp_path / "a", teaching, **how)
+    # In pre-training, of which this is one, the flags reach the student.
     assert len(calls) == CONFIG.num_hidden_layers
+    assert {block.attention.attention_chunk for block in calls} == {128}
     kept = checkpoints.load(str(tmp_path / "a"), BertPretrainer)
     assert kept.config.max_position_embeddings == 16
 
@@ -237,12 +245,13 @@ def test_a_teacher_is_told_by_what_its_folder_holds(folder, tmp_path):
         if "pooler" not in name and "seq_relationship" not in name
     }
     safetensors.numpy.save_file(tensors, path)
+    options = make_options(folder, tmp_path / "a")
     found = []
     for seed in (1, 2):
         keras.utils.set_random_seed(seed)
         teaching = make_teaching(tmp_path)
         make = distillation.on_records(teaching)
-        found.append(make(None, teaching.student, "float32"))
+        found.append(make(options, teaching.student, "float32"))
     first, second = (
         {weight.path: weight.numpy() for weight in each.model.teacher().weights}
         for each in found
@@ -251,7 +260,7 @@ def test_a_teacher_is_told_by_what_its_folder_holds(folder, tmp_path):
     assert found[0].description == found[1].description
     # And it is told from another.
     full = distillation.on_records(make_teaching(folder))
-    full = full(None, make_teaching(folder).student, "float32")
+    full = full(options, make_teaching(folder).student, "float32")
     assert full.description != found[0].description
 
 

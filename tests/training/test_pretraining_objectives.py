@@ -13,6 +13,7 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.input import pretraining
+from bert_tf.layers.attend import TILE
 from bert_tf.models import objectives
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
@@ -244,11 +245,57 @@ ELECTRA = {"objective": "replaced_tokens"}
             {"random_seed": -1},
             "--random_seed must be in [0, 2**32). Received: --random_seed=-1.",
         ),
+        *(
+            (
+                {"attention_chunk": value},
+                "--attention_chunk must be 0 or a positive multiple of 128. "
+                f"Received: --attention_chunk={value}.",
+            )
+            for value in (TILE // 2, TILE + 1, -TILE)
+        ),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(values, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         make_options(**values)
+
+
+@pytest.mark.parametrize(
+    ("config", "values", "encoders"),
+    [
+        (reference.tiny_config(), {}, lambda model: [model.encoder]),
+        (
+            CONFIG,
+            ELECTRA,
+            lambda model: [
+                model.generator.encoder,
+                model.discriminator.encoder,
+            ],
+        ),
+        (
+            reference.tiny_config(),
+            {"span_boundary_objective": True, "do_train": True},
+            lambda model: [model.pretrainer.encoder],
+        ),
+    ],
+)
+def test_how_to_compute_arrives_in_every_block(config, values, encoders):
+    start = StartingPoint(
+        init_checkpoint=None,
+        config=config,
+        tokenizer=WordpieceSpec(reference.vocabulary()),
+    )
+    for chunk in (None, 0, 2 * TILE):
+        options = make_options(
+            attention_chunk=chunk, rematerialize=True, **values
+        )
+        model = training_objectives.make(options, start, "float32").model
+        # A copy computes as its original does.
+        for each in (model, type(model).from_config(model.get_config())):
+            for encoder in encoders(each):
+                assert encoder.rematerialize
+                for block in encoder.blocks:
+                    assert block.attention.attention_chunk == chunk
 
 
 @pytest.mark.parametrize(

@@ -408,11 +408,13 @@ def test_blocks_are_not_forgotten_that_a_loss_looks_into(
         tmp_path / "a",
         make_teaching(teacher, {"soft_targets": 1.0, "hidden": 1.0}),
         rematerialize=True,
+        attention_chunk=128,
     )
     calls = block_calls.note(monkeypatch)
     run.tune()
     (block,) = run.model.encoder.blocks
     assert calls == [block]
+    assert block.attention.attention_chunk == 128
 
 
 def test_tokens_on_the_right_tell_nothing_from_left_to_right(tmp_path):

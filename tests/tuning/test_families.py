@@ -12,9 +12,11 @@ from bert_tf import tuning
 from bert_tf.checkpoints import starting_point
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tasks.reranking.task import RerankingTask
+from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -85,6 +87,26 @@ BERT_SPEC = WordpieceSpec(
     Vocabulary(tokens=(*SPECIAL_TOKENS, "the", *PLACES)), do_lower_case=True
 )
 BERT = (small("base", BERT_SPEC), BERT_SPEC, ())
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        *(task for task, _, _ in TASKS.values()),
+        MultiLabelTask(name="marks", text_features=("a",), labels=PLACES),
+        RerankingTask(),
+        RetrievalTask(),
+    ],
+    ids=lambda task: type(task).__name__,
+)
+def test_how_to_compute_arrives_in_the_model_of_every_task(task):
+    config, _, _ = BERT
+    model = task.make_model(config, attention_chunk=128, rematerialize=True)
+    encoder = model.encoder
+    assert encoder.rematerialize
+    for block in encoder.blocks:
+        assert block.attention.attention_chunk == 128
+
 
 # All of them with `make parity-check`.
 ALWAYS = {("roberta", "tagger")}

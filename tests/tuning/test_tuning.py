@@ -452,12 +452,32 @@ def test_blocks_computed_again_train_the_same(
     shallow, three_epochs, tmp_path, monkeypatch
 ):
     calls = block_calls.note(monkeypatch)
-    config = make_config(tmp_path, rematerialize=True)
+    config = make_config(tmp_path, rematerialize=True, attention_chunk=0)
     _, _, weights = run(shallow, config, [0.5, 0.9, 0.7])
     assert (three_epochs.num_block_calls, len(calls)) == (0, 1)
+    assert calls[0].attention.attention_chunk == 0
     for again, kept in zip(weights, three_epochs.weights, strict=True):
         for got, wanted in zip(again, kept, strict=True):
             np.testing.assert_allclose(got, wanted, atol=1e-5)
+
+
+def test_a_run_may_go_on_or_be_evaluated_with_other_chunks(
+    shallow, three_epochs, tmp_path
+):
+    shutil.copytree(three_epochs.folder, tmp_path, dirs_exist_ok=True)
+    for is_trained in (True, False):
+        config = dataclasses.replace(
+            make_config(tmp_path, do_train=is_trained, attention_chunk=128),
+            init_checkpoint=str(shallow) if is_trained else None,
+        )
+        its_run = tuning_run.Run(
+            config, TASK, {TRAIN: make_examples()}, STRATEGY, "float32"
+        )
+        (block,) = its_run.model.encoder.blocks
+        assert block.attention.attention_chunk == 128
+        if is_trained:
+            its_run.tune()
+            assert_equal(its_run.model.get_weights(), three_epochs.weights[2])
 
 
 def test_training_stops_early_and_stays_stopped(shallow, tmp_path):
@@ -688,6 +708,7 @@ def test_class_weights_are_read():
             "--layerwise_learning_rate_decay must be above 0",
         ),
         ({"freeze_lower_layers": -1}, "--freeze_lower_layers must be 0 or"),
+        ({"attention_chunk": 64}, "--attention_chunk must be 0 or a positive"),
         (
             {
                 "do_train": False,
