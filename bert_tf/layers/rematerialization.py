@@ -64,8 +64,8 @@ def _runner(config, attention_chunk, policy):
                 else seed + zero_after(inputs[0], seed.dtype)
                 for seed in seeds
             ]
-            values = zip(weights_of_block(like), tensors[-len(weights) :])
-            with keras.StatelessScope(list(values)):
+            values = [*zip(weights_of_block(like), tensors[-len(weights) :])]
+            with keras.StatelessScope(values, initialize_variables=False):
                 return like(
                     inputs[0],
                     attention_mask,

@@ -94,7 +94,7 @@ def _runner(model_class, config):
                 *zip(_weights(like), weights),
                 *zip(_seed_states(like), late_seeds),
             ]
-            with keras.StatelessScope(values):
+            with keras.StatelessScope(values, initialize_variables=False):
                 return like.embed(inputs, training=True)
 
         return remat(embed)(*weights)
@@ -113,6 +113,7 @@ def _weights(model):
             for block in model.encoder.blocks
             for weight in weights_of_block(block)
         ),
+        *model.encoder.pooler.weights,
         *model.extra_weights,
     ]
 
