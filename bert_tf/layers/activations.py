@@ -1,12 +1,21 @@
 """The activations of BERT's feed-forward layers and heads, by name."""
 
+import keras
 from keras import ops
 
 from bert_tf.features import Tensor
 
+
+def _gelu_new(x):
+    if keras.backend.standardize_dtype(x.dtype) != "float16":
+        return ops.gelu(x, approximate=True)
+    # The square of 256 is infinite there, and the slope no number.
+    return ops.cast(ops.gelu(ops.cast(x, "float32"), approximate=True), x.dtype)
+
+
 _FUNCTIONS = {
     "gelu": lambda x: ops.gelu(x, approximate=False),
-    "gelu_new": lambda x: ops.gelu(x, approximate=True),
+    "gelu_new": _gelu_new,
     "linear": lambda x: x,
     "quick_gelu": lambda x: x * ops.sigmoid(x * 1.702),
     "relu": ops.relu,

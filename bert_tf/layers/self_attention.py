@@ -14,8 +14,10 @@ from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
 
-# By default, longer sequences are computed in chunks of so many queries.
-LONGEST_AT_ONCE = 512
+# By default, sequences from this length on are computed in chunks of so many
+# queries. If a length is not known, that of all positions decides, which must
+# be more.
+LONG = 512
 _CHUNK = 256
 
 
@@ -119,9 +121,10 @@ class SelfAttention(ConfiguredLayer):
         """Returns how many queries are computed at once; None for all."""
         if self.attention_chunk is not None:
             return self.attention_chunk or None
-        if not isinstance(length, int):
-            length = self.config.max_position_embeddings
-        return _CHUNK if length > LONGEST_AT_ONCE else None
+        is_long = self.config.max_position_embeddings > LONG
+        if isinstance(length, int):
+            is_long = length >= LONG
+        return _CHUNK if is_long else None
 
     def _split_heads(self, x_BLD):
         num_heads = self.config.num_attention_heads

@@ -27,7 +27,7 @@ ATTENTION_CHUNK = described.Range(
 ATTENTION_CHUNK_HELP = (
     "How many queries attention computes at once, a multiple of 128; 0 for "
     "all. The memory of chunks grows with the length, not with its square; "
-    "the result is the same. Default: 256 for sequences of more than 512 "
+    "the result is the same. Default: 256 for sequences of 512 or more "
     "tokens, otherwise all."
 )
 

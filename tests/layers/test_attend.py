@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.config import BertConfig
 from bert_tf.layers import attend as attend_lib
 from bert_tf.layers.attend import attend
 from bert_tf.layers.dropout import draw_factors
+from bert_tf.layers.self_attention import SelfAttention
 
 SEED = tf.constant([5, 7], tf.int64)
 # Batch 3, heads 2, queries 4, keys 5, head size 6.
@@ -154,3 +156,30 @@ def test_graphs_add_no_gradients_to_the_registry():
     for _ in range(3):
         run(LONG, LONG_MASKS[0], 0.3, chunk=128)
     assert len(ops.gradient_registry.list()) == before
+
+
+@pytest.mark.parametrize(
+    ("positions", "length", "is_in_chunks"),
+    [
+        (512, 511, False),
+        (512, 512, True),
+        # That a length is not known is the rule in exports.
+        (512, None, False),
+        (513, None, True),
+    ],
+)
+def test_long_sequences_are_computed_in_chunks(positions, length, is_in_chunks):
+    config = BertConfig.named(
+        "tiny", vocab_size=5, max_position_embeddings=positions
+    )
+    layer = SelfAttention(config)
+    spec = tf.TensorSpec((1, length, 128))
+    graph = (
+        tf.function(lambda x: layer(x, tf.ones((1, 1, 1), bool)))
+        .get_concrete_function(spec)
+        .graph.as_graph_def()
+    )
+    called = {
+        node.op for each in graph.library.function for node in each.node_def
+    }
+    assert ("StatelessWhile" in called) == is_in_chunks

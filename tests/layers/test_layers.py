@@ -301,6 +301,33 @@ def test_activations_at_one(name, expected):
     assert float(value) == pytest.approx(expected, abs=2e-7)
 
 
+@pytest.mark.parametrize("name", ["gelu", "gelu_new", "quick_gelu", "silu"])
+def test_slopes_of_activations_are_those_of_their_values(name):
+    x = np.linspace(-9, 9, 181)
+    inputs = tf.constant(x, "float32")
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = apply_activation(name, inputs)
+    below, above = (
+        apply_activation(name, tf.constant(x + change, "float64"))
+        for change in (-1e-6, 1e-6)
+    )
+    np.testing.assert_allclose(
+        tape.gradient(outputs, inputs), (above - below) / 2e-6, atol=5e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_new"])
+def test_activations_of_large_float16_have_a_slope(name):
+    """Of 256, whose square is infinite there, it was no number."""
+    x = tf.constant([-60000.0, -256.0, -70.0, 70.0, 256.0, 60000.0], "float16")
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        values = apply_activation(name, x)
+    np.testing.assert_array_equal(values, np.maximum(x, 0))
+    np.testing.assert_array_equal(tape.gradient(values, x), x > 0)
+
+
 @pytest.mark.parametrize("mask", [MASK, np.tril(np.ones((3, 5, 5), bool))])
 def test_encoder_block_for_some_queries_is_the_block_there(mask):
     layer = EncoderBlock(with_dropout(0.0))

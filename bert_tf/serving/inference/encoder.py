@@ -28,7 +28,7 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.layers.attention_mask import make_attention_mask
-from bert_tf.layers.self_attention import LONGEST_AT_ONCE
+from bert_tf.layers.self_attention import LONG
 from bert_tf.models.encoder import BertEncoder
 
 # The fields of a configuration that the code here follows, and those that do
@@ -69,7 +69,7 @@ def is_known(config: BertConfig) -> bool:
     return (
         has_known_fields
         and config.hidden_act in _ACTIVATIONS
-        and config.max_position_embeddings <= LONGEST_AT_ONCE
+        and config.max_position_embeddings <= LONG
     )
 
 
