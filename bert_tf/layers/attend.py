@@ -164,9 +164,7 @@ def _attend_in_chunks(
         tensors = (*tensors, seed)
 
     @ops.custom_gradient
-    def attend_in_chunks(
-        query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed=None
-    ):
+    def attend_in_chunks(query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed=None):
         padded_BNQH = _pad(query_BNQH, num_chunks * num_rows)
         padded_BQK = bias_BQK
         if bias_BQK.shape[1] != 1:
