@@ -9,20 +9,14 @@ import pytest
 
 from bert_tf.config import BertConfig
 from bert_tf.training import health
+from support import benchmark_programs
 from support import paths
-
-BENCHMARKS = paths.ROOT / "benchmarks"
 
 
 @pytest.fixture(scope="module")
 def benchmark():
-    sys.path.insert(0, str(BENCHMARKS))
-    import gpu_layers
-
-    yield gpu_layers
-    sys.path.remove(str(BENCHMARKS))
-    for name in ("gpu_layers", "heading", "pretraining_setting"):
-        sys.modules.pop(name, None)
+    with benchmark_programs.imported("gpu_layers") as module:
+        yield module
 
 
 def test_no_gpu_is_one_line(benchmark, monkeypatch):
@@ -95,7 +89,6 @@ def test_all_attentions_take_the_same_step_without_tensorflow(benchmark):
     script = (
         "import json, sys\n"
         "sys.modules['tensorflow'] = sys.modules['sklearn'] = None\n"
-        f"sys.path[:0] = [{str(BENCHMARKS)!r}, {str(paths.ROOT)!r}]\n"
         "import gpu_layers, pretraining_jax\n"
         "job = json.loads(sys.argv[1])\n"
         "for attention in (0, 128, 'xla'):\n"
@@ -111,7 +104,11 @@ def test_all_attentions_take_the_same_step_without_tensorflow(benchmark):
         [sys.executable, "-c", script, json.dumps(job)],
         capture_output=True,
         text=True,
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        env=os.environ
+        | {
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": f"{benchmark_programs.FOLDER}:{paths.ROOT}",
+        },
     )
     assert process.returncode == 0, process.stderr
     whole, chunks, of_jax = map(json.loads, process.stdout.splitlines())
