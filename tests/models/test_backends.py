@@ -62,16 +62,15 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module", params=PYTHONS)
-def backend(request, folder):
-    """Returns the name of a backend that has taken its steps."""
+def run_under(backend, *arguments):
+    """Runs a backend's Python; returns what it prints."""
     process = subprocess.run(
-        [PYTHONS[request.param](), backend_step.__file__, folder],
+        [PYTHONS[backend](), *arguments],
         capture_output=True,
         text=True,
         env=os.environ
         | {
-            "KERAS_BACKEND": request.param,
+            "KERAS_BACKEND": backend,
             "JAX_PLATFORMS": "cpu",
             # XLA takes longer to compile the steps than to run them.
             "XLA_FLAGS": "--xla_backend_optimization_level=0 "
@@ -80,6 +79,13 @@ def backend(request, folder):
         },
     )
     assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+@pytest.fixture(scope="module", params=PYTHONS)
+def backend(request, folder):
+    """Returns the name of a backend that has taken its steps."""
+    run_under(request.param, backend_step.__file__, folder)
     return request.param
 
 
@@ -105,3 +111,32 @@ def test_what_is_computed_again_has_the_same_masks(folder, backend, way):
     without = np.load(folder / f"{backend}-whole-0.0.npz")
     assert 1e-3 < abs(whole["loss"] - without["loss"]) < 1
     check_equal(dict(np.load(folder / f"{backend}-{way}-0.1.npz")), whole)
+
+
+@pytest.mark.parametrize("backend", PYTHONS)
+def test_keras_fits_a_classifier(backend):
+    printed = run_under(
+        backend,
+        "-c",
+        "import sys\n"
+        "sys.modules['tensorflow'] = None\n"
+        "import keras\n"
+        "import numpy as np\n"
+        "from bert_tf import BertClassifier, BertConfig\n"
+        "keras.utils.set_random_seed(1)\n"
+        "config = BertConfig.named('L-1_H-64', vocab_size=50)\n"
+        "model = BertClassifier(config, 2, dropout=0.1)\n"
+        "ids = np.random.default_rng(0).integers(50, size=(64, 12))\n"
+        "inputs = {\n"
+        "    'input_ids': ids.astype('int32'),\n"
+        "    'input_mask': np.ones_like(ids, 'int32'),\n"
+        "    'segment_ids': np.zeros_like(ids, 'int32'),\n"
+        "}\n"
+        "loss = keras.losses.SparseCategoricalCrossentropy(True)\n"
+        "model.compile(keras.optimizers.Adam(3e-3), loss)\n"
+        "labels = (ids[:, 3] > 25).astype('int32')\n"
+        "told = model.fit(inputs, labels, 16, epochs=4, verbose=0)\n"
+        "print(*told.history['loss'])\n",
+    )
+    first, *_, last = map(float, printed.split())
+    assert last < 0.8 * first
