@@ -208,7 +208,7 @@ def main(_):
         f"{gpu or 'the CPU, to try the program'}: {job['batch_size']} rows of "
         f"{job['length']} random tokens a step, with {job['num_predictions']} "
         f"predictions a row. bert_tf's rows hold {job['num_sequences']} "
-        "sequences, transformers' one, so that PyTorch needs no mask. "
+        "sequences, transformers' one. "
         '`jax.nn.dot_product_attention` has no dropout; "none dropped" is '
         "bert_tf's own attention without it. bert_tf computes the last block "
         "only where it is read, which MFU does not leave out. Its optimizer is "
@@ -223,7 +223,8 @@ def main(_):
         answers = None if is_late else measure(name, python, job)
         print(table_line(name, job, answers, _PEAK_TFLOPS.value), flush=True)
     print(
-        f"\nMFU is of {_PEAK_TFLOPS.value:g} TFLOP/s. All of it took "
+        f"\nMFU is of {_PEAK_TFLOPS.value:g} TFLOP/s. PyTorch does not "
+        "count the memory of its libraries. All of it took "
         f"{time.monotonic() - start:.0f} s."
     )
 
