@@ -19,9 +19,10 @@ SERVING_VENVS := $(SERVING_RELEASES:%=.venv-serving-%)
 empty :=
 space := $(empty) $(empty)
 
-.PHONY: demo test test-times test-oldest slow-check parity-check serving-check \
-	serving-endurance survival-check beam-check tpu-check gpu-check gpu-found \
-	docs docs-check chromium-found notebooks release-check bench clean
+.PHONY: demo test test-times test-oldest slow-check parity-check \
+	backends-check serving-check serving-endurance survival-check beam-check \
+	tpu-check gpu-check gpu-found docs docs-check chromium-found notebooks \
+	release-check bench clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python demo.py $(if $(QUICK),--quick)
@@ -67,6 +68,10 @@ parity-check: $(VENV)/installed
 		tests/serving/test_sentence_folders.py \
 		tests/tasks/retrieval/test_peers.py \
 		tests/tasks/retrieval/test_search_peers.py
+
+# Training steps under JAX and, in .venv-peers, PyTorch beside TensorFlow's.
+backends-check: $(VENV)/installed
+	$(VENV)/bin/python -m pytest -m peers tests/models/test_backends.py
 
 # Exports in older TensorFlow releases, each in its own environment.
 serving-check: $(VENV)/installed $(SERVING_VENVS:%=%/installed)

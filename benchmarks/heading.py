@@ -26,8 +26,9 @@ _VECTORS = {
 _VERSIONS = """
 from importlib import metadata
 found = {each.name.lower(): each.version for each in metadata.distributions()}
-wanted = ("tensorflow tensorflow-cpu keras keras-hub tf-models-official torch "
-          "transformers sentence-transformers tokenizers onnx onnxruntime")
+wanted = ("tensorflow tensorflow-cpu keras jax keras-hub tf-models-official "
+          "torch transformers sentence-transformers tokenizers onnx "
+          "onnxruntime")
 print(*(f"{name} {found[name]}" for name in wanted.split() if name in found),
       sep=", ")
 """

@@ -1,11 +1,10 @@
 """bert_tf's process of benchmarks/pretraining.py; see pretraining_worker.py."""
 
 import keras
-import numpy as np
+import pretraining_rows
 import pretraining_worker
 import tensorflow as tf
 
-from bert_tf import features
 from bert_tf.config import BertConfig
 from bert_tf.input import array_source
 from bert_tf.input import pretraining
@@ -19,47 +18,12 @@ from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 
 
-def random_rows(job, config):
-    """Returns a source of full rows of random tokens."""
-    random = np.random.default_rng(1)
-    length = job["length"]
-    num_sequences = job["num_sequences"]
-    record = features.pretraining_record(
-        length,
-        job["num_predictions"],
-        max_sequences_per_row=num_sequences,
-    )
-    limits = {
-        features.INPUT_IDS: config.vocab_size,
-        features.SEGMENT_IDS: 2,
-        features.MASKED_LM_POSITIONS: length,
-        features.MASKED_LM_IDS: config.vocab_size,
-        features.NEXT_SENTENCE_LABELS: 2,
-    }
-    # All sequences of a row have the same length.
-    places = np.arange(length)
-    size = -(-length // num_sequences)
-    packed = {
-        features.POSITION_IDS: places % size,
-        features.SEQUENCE_IDS: places // size + 1,
-        features.FIRST_POSITIONS: np.arange(num_sequences) * size,
-    }
-    arrays = {}
-    for name, (dtype, shape) in record.items():
-        shape = (4 * job["batch_size"], *shape)
-        if name in limits:
-            arrays[name] = random.integers(limits[name], size=shape)
-        else:
-            arrays[name] = np.broadcast_to(packed.get(name, 1), shape)
-        arrays[name] = arrays[name].astype(dtype.replace("int64", "int32"))
-    return array_source.ArraySource(arrays=arrays)
-
-
 def prepare(job):
     """Returns a function that runs a given number of steps."""
     config = BertConfig(**job["config"])
     if job["files"] is None:
-        source = random_rows(job, config)
+        rows = pretraining_rows.random_rows(job, 4 * job["batch_size"])
+        source = array_source.ArraySource(arrays=rows)
     else:
         vocabulary = load_vocabulary(job["vocab_file"])
         source = pretraining.pretraining_records(

@@ -12,6 +12,8 @@ import subprocess
 from bert_tf import allocator
 
 _FOLDER = pathlib.Path(__file__).parent
+# {library: its script}; all others are peers.
+_OURS = {"bert_tf": "pretraining_bert_tf", "bert_tf_jax": "pretraining_jax"}
 # {peer: the library whose environment it runs in}
 PEERS = {
     "keras_hub": "keras_hub",
@@ -44,10 +46,10 @@ class Setting:
     def __init__(self, name, python, job, environment=None):
         self.name = name
         self.precision = job["precision"]
-        self.is_peer = job["library"] != "bert_tf"
+        self.is_peer = job["library"] not in _OURS
         self.is_random = job.get("files") is None
         self.answers = []
-        script = "pretraining_peers" if self.is_peer else "pretraining_bert_tf"
+        script = _OURS.get(job["library"], "pretraining_peers")
         if environment is None:
             is_left = self.is_peer or allocator.is_set()
             environment = {} if is_left else allocator.VARIABLES

@@ -18,8 +18,9 @@ def read_job():
     Its entries are library; precision, "float32" or "bfloat16"; batch_size,
     rows per step; length and num_predictions of a row; config, the fields of a
     `BertConfig`; for bert_tf also files (None for random rows) and vocab_file,
-    num_sequences in a random row, and jit_compile. Only benchmarks/gpu.py adds
-    device, "gpu" or "cpu", and tf32.
+    num_sequences in a random row, and jit_compile. Only the benchmarks on GPUs
+    add device, "gpu" or "cpu", and tf32, and gpu_layers.py attention; see
+    pretraining_jax.py.
     """
     return {
         "num_sequences": 1,

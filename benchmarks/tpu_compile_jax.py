@@ -29,6 +29,7 @@ os.environ.update(
 )
 
 import jax  # noqa: E402
+import jax_step  # noqa: E402
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 import tpu_costs  # noqa: E402
@@ -39,32 +40,7 @@ from jax.sharding import PartitionSpec  # noqa: E402
 
 from bert_tf import features  # noqa: E402
 from bert_tf.config import BertConfig  # noqa: E402
-from bert_tf.models import objectives  # noqa: E402
 from bert_tf.models import pretrainer  # noqa: E402
-
-
-def make_step(model, optimizer):
-    """Returns `step(state, batch) -> (loss, state)`, without side effects."""
-
-    def compute_loss(trainable, rest, batch):
-        outputs, rest = model.stateless_call(
-            trainable, rest, batch, training=True
-        )
-        totals = objectives.PRETRAINING.losses(outputs, batch)
-        weights = objectives.PRETRAINING.weights(batch)
-        # Sums over all chips: they share one batch.
-        return sum(totals[n] / (weights[n] + 1e-5) for n in totals), rest
-
-    def step(state, batch):
-        trainable, rest, slots = state
-        differentiate = jax.value_and_grad(compute_loss, has_aux=True)
-        (loss, rest), gradients = differentiate(trainable, rest, batch)
-        trainable, slots = optimizer.stateless_apply(
-            slots, gradients, trainable
-        )
-        return loss, (trainable, rest, slots)
-
-    return step
 
 
 def main(size, length, batch_size, topology_name, what, path):
@@ -87,11 +63,7 @@ def main(size, length, batch_size, topology_name, what, path):
         lambda variable: jax.ShapeDtypeStruct(
             variable.shape, variable.dtype, sharding=on_all
         ),
-        (
-            [v.value for v in model.trainable_variables],
-            [v.value for v in model.non_trainable_variables],
-            [v.value for v in optimizer.variables],
-        ),
+        jax_step.first_state(model, optimizer),
     )
     batch = {
         name: jax.ShapeDtypeStruct(
@@ -101,7 +73,7 @@ def main(size, length, batch_size, topology_name, what, path):
             length, tpu_costs.PREDICTIONS[length]
         ).items()
     }
-    step = jax.jit(make_step(model, optimizer), donate_argnums=0)
+    step = jax.jit(jax_step.make_step(model, optimizer), donate_argnums=0)
     program = step.lower(state, batch).compile()
     memory = program.memory_analysis()
     found = {

@@ -108,7 +108,8 @@ def _attend_rows(
     probs_BNQK = _probs(query_BNQH, key_BNKH, bias_BQK)
     probs_BNQK = ops.cast(probs_BNQK, value_BNKH.dtype)
     if seed is not None:
-        probs_BNQK *= _factors(probs_BNQK, seed, dropout, first_tile)
+        factors_BNQK = _factors(probs_BNQK, seed, dropout, first_tile)
+        probs_BNQK = probs_BNQK * factors_BNQK
     return ops.matmul(probs_BNQK, value_BNKH)
 
 
@@ -157,8 +158,13 @@ def _attend_in_chunks(
             return bias_BQK
         return rows_of(bias_BQK[:, None], index)[:, 0]
 
+    # JAX wants all tensors as arguments.
+    tensors = (query_BNQH, key_BNKH, value_BNKH, bias_BQK)
+    if seed is not None:
+        tensors = (*tensors, seed)
+
     @ops.custom_gradient
-    def attend_in_chunks(query_BNQH, key_BNKH, value_BNKH):
+    def attend_in_chunks(query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed=None):
         padded_BNQH = _pad(query_BNQH, num_chunks * num_rows)
         padded_BQK = bias_BQK
         if bias_BQK.shape[1] != 1:
@@ -217,11 +223,12 @@ def _attend_in_chunks(
                 query_sum[:, :, :num_queries],
                 ops.cast(key_sum, key_BNKH.dtype),
                 ops.cast(value_sum, value_BNKH.dtype),
+                *(None,) * len(tensors[3:]),
             )
 
         return context_BNQH[:, :, :num_queries], gradient
 
-    return attend_in_chunks(query_BNQH, key_BNKH, value_BNKH)
+    return attend_in_chunks(*tensors)
 
 
 def _gradients_of_rows(
@@ -241,13 +248,13 @@ def _gradients_of_rows(
     slopes_BNRK = ops.matmul(up_BNRH, _transpose(value_BNKH))
     if seed is not None:
         factors_BNRK = _factors(dropped_BNRK, seed, dropout, first_tile)
-        dropped_BNRK *= factors_BNRK
-        slopes_BNRK *= factors_BNRK
+        dropped_BNRK = dropped_BNRK * factors_BNRK
+        slopes_BNRK = slopes_BNRK * factors_BNRK
     # The gradient of a softmax is (slope - mean) p.
     slopes_BNRK = ops.cast(slopes_BNRK, "float32")
     mean_BNR1 = ops.sum(slopes_BNRK * probs_BNRK, axis=-1, keepdims=True)
     slopes_BNRK = ops.cast((slopes_BNRK - mean_BNR1) * probs_BNRK, dtype)
-    slopes_BNRK *= _scale(query_BNRH)
+    slopes_BNRK = slopes_BNRK * _scale(query_BNRH)
     return (
         ops.matmul(slopes_BNRK, key_BNKH),
         ops.matmul(_transpose(slopes_BNRK), query_BNRH),

@@ -129,7 +129,7 @@ class BertEmbeddings(ConfiguredLayer):
         x_BLD = _trained_at(x_BLD, trained)
         if position_ids is not None:
             position_ids = ops.cast(position_ids, "int32")
-            position_ids += self.config.first_position
+            position_ids = position_ids + self.config.first_position
         elif self.config.padding_idx is not None:
             position_ids = self._positions_of_tokens(input_ids)
         if position_ids is None:
@@ -138,18 +138,20 @@ class BertEmbeddings(ConfiguredLayer):
             places = ops.take(self.position_embeddings, position_ids, axis=0)
         if self.config.padding_idx is not None:
             places = _trained_at(places, trained)
-        x_BLD += _float32(places)
+        # Not `+=`, which PyTorch does in place, in tensors of the caller too.
+        x_BLD = x_BLD + _float32(places)
         num_segments = self.config.type_vocab_size
         if num_segments == 1:
-            x_BLD += _float32(self.segment_embeddings)
+            x_BLD = x_BLD + _float32(self.segment_embeddings)
         elif num_segments and not training:
             segments = ops.take(self.segment_embeddings, segment_ids, axis=0)
-            x_BLD += _float32(segments)
+            x_BLD = x_BLD + _float32(segments)
         elif num_segments:
             # A product with few rows is cheaper than a gather, and so is its
             # gradient: a scatter would hit every row many times.
             segments = ops.one_hot(segment_ids, num_segments, dtype="float32")
-            x_BLD += ops.matmul(segments, _float32(self.segment_embeddings))
+            table = _float32(self.segment_embeddings)
+            x_BLD = x_BLD + ops.matmul(segments, table)
         x_BLD = self.layer_norm(x_BLD)
         x_BLD = self.output_dropout(x_BLD, training=training)
         if self.config.embedding_size is None:

@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from absl import logging
 
 from bert_tf.config import BertConfig
-from bert_tf.training.step import StepResults
+
+if TYPE_CHECKING:  # It imports TensorFlow.
+    from bert_tf.training.step import StepResults
 
 # A loss is compared with the finite losses of this many steps before it, once
 # there are a few. Spikes hardly move the median and the median deviation.
@@ -60,8 +63,8 @@ class Health:
         )
 
     def watch(
-        self, steps: Sequence[StepResults], first_step: int
-    ) -> list[StepResults]:
+        self, steps: Sequence["StepResults"], first_step: int
+    ) -> list["StepResults"]:
         """Checks what `step.train_step` returned for the steps of one call.
 
         Args:

@@ -10,20 +10,13 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.training import health
 from references import training as reference
-from support import paths
-
-MODULES = ("gpu", "heading", "pretraining_setting", "pretraining_bert_tf")
+from support import benchmark_programs
 
 
 @pytest.fixture(scope="module")
 def benchmark():
-    sys.path.insert(0, str(paths.ROOT / "benchmarks"))
-    import gpu
-
-    yield gpu
-    sys.path.remove(str(paths.ROOT / "benchmarks"))
-    for name in (*MODULES, "pretraining_worker"):
-        sys.modules.pop(name, None)
+    with benchmark_programs.imported("gpu") as module:
+        yield module
 
 
 def make_jobs(benchmark, **options):
@@ -78,11 +71,10 @@ def test_a_packed_step_is_compiled(benchmark, monkeypatch):
 
     told = pretraining_bert_tf.pretraining_worker.read_job()
     assert (told["num_sequences"], told["jit_compile"]) == (2, True)
-    source = pretraining_bert_tf.random_rows(told, config)
-    (rows,) = source.training_batches(2).take(1)
-    assert rows["sequence_ids"][1].numpy().tolist() == [1] * 8 + [2] * 8
-    assert rows["position_ids"][0].numpy().tolist() == [*range(8)] * 2
-    assert rows["first_positions"].numpy().tolist() == [[0, 8]] * 2
+    rows = pretraining_bert_tf.pretraining_rows.random_rows(told, 2)
+    assert rows["sequence_ids"][1].tolist() == [1] * 8 + [2] * 8
+    assert rows["position_ids"][0].tolist() == [*range(8)] * 2
+    assert rows["first_positions"].tolist() == [[0, 8]] * 2
     # Of two steps of two rows of 16, without padding.
     assert pretraining_bert_tf.prepare(told)(2) == [0.0, 2 * 2 * 16]
 

