@@ -70,6 +70,29 @@ def remat(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return compute
 
 
+def fori_loop(
+    start: int, stop: Any, body: Callable[[Tensor, Any], Any], init: Any
+) -> Any:
+    """Does what `ops.fori_loop` does, of which TensorFlow runs ten turns at once.
+
+    Args:
+        start, stop: Numbers of the first turn and behind the last one.
+        body: Takes the number of a turn and the values so far; returns values.
+        init: The first values, tensors in any structure.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ops.fori_loop(start, stop, body, init)
+    import tensorflow as tf
+
+    _, values = tf.while_loop(
+        lambda turn, _: turn < stop,
+        lambda turn, values: (turn + 1, body(turn, values)),
+        (tf.constant(start), init),
+        parallel_iterations=1,
+    )
+    return values
+
+
 def map_one_by_one(
     function: Callable[[tuple[Any, ...]], Tensor], xs: Any
 ) -> Tensor:

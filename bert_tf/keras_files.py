@@ -23,7 +23,6 @@ CLASSES = (
     "bert_tf.layers.heads.MaskedLMHead",
     "bert_tf.layers.heads.Pooler",
     "bert_tf.layers.heads.SpanBoundaryHead",
-    "bert_tf.layers.layer_norm.LayerNorm",
     "bert_tf.layers.self_attention.SelfAttention",
     "bert_tf.models.classifier.BertClassifier",
     "bert_tf.models.discriminator.BertDiscriminator",

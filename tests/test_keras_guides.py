@@ -288,9 +288,10 @@ def test_a_functional_model_s_copies_tell_which_layers_are_frozen(
     frozen, tmp_path
 ):
     ids = keras.Input((None,), dtype="int32")
+    mask = keras.Input((1, None), dtype="bool")
     embeddings, block = BertEmbeddings(CONFIG), EncoderBlock(CONFIG)
-    outputs = block(embeddings(ids, ids), None)
-    model = keras.Model(ids, outputs)
+    outputs = block(embeddings(ids, ids), mask)
+    model = keras.Model([ids, mask], outputs)
     for layer, part in (
         (embeddings, embeddings.layer_norm),
         (block, block.output_dense),

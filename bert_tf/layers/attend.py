@@ -6,6 +6,7 @@ one head, C chunk of queries, R row of a chunk.
 
 from keras import ops
 
+from bert_tf.backend import fori_loop
 from bert_tf.backend import traced_once
 from bert_tf.features import Tensor
 from bert_tf.layers.dropout import draw_factors
@@ -182,7 +183,7 @@ def _attend_in_chunks(
             )
             return _put(context_BNQH, context_BNRH, index * num_rows)
 
-        context_BNQH = ops.fori_loop(
+        context_BNQH = fori_loop(
             0, num_chunks, add_context, ops.zeros_like(padded_BNQH)
         )
 
@@ -209,7 +210,7 @@ def _attend_in_chunks(
                     value_sum + ops.cast(of_value, "float32"),
                 )
 
-            query_sum, key_sum, value_sum = ops.fori_loop(
+            query_sum, key_sum, value_sum = fori_loop(
                 0,
                 num_chunks,
                 add_gradients,

@@ -258,7 +258,9 @@ def _make_state(options, start, pretraining, sources, eval_source, strategy):
             options.output_dir,
             description,
             options.keep_checkpoint_max,
-            _run_settings(options, pretraining, sources, eval_source, strategy),
+            _run_settings(
+                options, start, pretraining, sources, eval_source, strategy
+            ),
         )
 
 
@@ -286,7 +288,7 @@ def _make_optimizer(options, compute_dtype):
     return loss_scale.scaled_for(compute_dtype, optimizer)
 
 
-def _run_settings(options, pretraining, sources, eval_source, strategy):
+def _run_settings(options, start, pretraining, sources, eval_source, strategy):
     """Returns the settings that determine the weights but may change.
 
     These do not include the number of devices, or what only saves memory. They
@@ -312,6 +314,10 @@ def _run_settings(options, pretraining, sources, eval_source, strategy):
         "num_train_steps": options.num_train_steps,
         "input_shares": options.input_shares or strategies.num_hosts(strategy),
         "mixed_precision": pretraining.model.dtype_policy.name,
+        **settings.attention_masks(
+            max(source.shapes[features.INPUT_IDS][0] for source in sources),
+            start.config.attention_probs_dropout_prob,
+        ),
         **pretraining.settings,
         **strategies.arithmetic(strategy),
         **{
@@ -511,7 +517,7 @@ def _origin(options, start, state, descriptions, is_resumed):
         "versions": model_card.versions(),
     }
     # These are only for comparisons; `data` describes the records.
-    for name in ("records", settings.EVALUATION):
+    for name in ("records", settings.EVALUATION, settings.ATTENTION_MASKS):
         values.pop(name, None)
     data: dict[str, dict] = {}
     for number, described in enumerate(

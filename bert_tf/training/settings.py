@@ -12,11 +12,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import files
+from bert_tf.layers.attend import TILE
 
 _FILE = "settings.json"
 
 # How the best model is found. It changes nothing in the training.
 EVALUATION = "evaluation"
+
+ATTENTION_MASKS = "attention_masks"
+# Settings of releases that did not store them.
+_UNTOLD = {ATTENTION_MASKS: "one for all queries"}
 
 # What follows if one of these settings differs.
 _CONSEQUENCES = (
@@ -46,6 +51,18 @@ _CONSEQUENCES = (
         "replaces the best model so far.",
     ),
 )
+
+
+def attention_masks(length: int, dropout: float) -> dict[str, str]:
+    """Returns the setting of a run whose masks 0.2.0 would draw otherwise.
+
+    Args:
+        length: Most tokens of a row.
+        dropout: That of attention's probabilities.
+    """
+    if length <= TILE or not dropout:
+        return {}
+    return {ATTENTION_MASKS: f"one for {TILE} queries"}
 
 
 def records_of(folder: str) -> set[str]:
@@ -107,10 +124,10 @@ class RunSettings:
     def changes(self) -> dict[str, tuple[Any, Any]]:
         """Returns {name: (old, new)} of the settings that have changed.
 
-        A setting that only one side has comes from another release and is left
-        out. So is a list that has only become longer.
+        Another setting that only one side has comes from another release and
+        is left out. So is a list that has only become longer.
         """
-        old = self._entries[-1]["settings"] if self._entries else {}
+        old = _UNTOLD | self._entries[-1]["settings"] if self._entries else {}
         return {
             name: (old[name], value)
             for name, value in self.values.items()

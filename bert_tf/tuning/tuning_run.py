@@ -30,6 +30,7 @@ from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
 from bert_tf.training import output_folder
 from bert_tf.training import progress
+from bert_tf.training import settings
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fit_lib
@@ -485,7 +486,13 @@ class Run:
                 ),
                 config.output_dir,
                 description,
-                settings={"mixed_precision": self.model.dtype_policy.name},
+                settings={
+                    "mixed_precision": self.model.dtype_policy.name,
+                    **settings.attention_masks(
+                        config.max_seq_length,
+                        self.model.config.attention_probs_dropout_prob,
+                    ),
+                },
                 may_differ=(identity.EPOCHS,),
             )
         if state.restore():

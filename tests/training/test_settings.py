@@ -123,3 +123,15 @@ def test_a_damaged_file_is_named(tmp_path, text):
     (tmp_path / "settings.json").write_text(text)
     with pytest.raises(ValueError, match="settings.json: not the settings"):
         resume(tmp_path, 60)
+
+
+def test_a_run_that_0_2_0_began_is_told_that_its_masks_change(folder):
+    run = resume(folder, 60, **settings.attention_masks(129, 0.1))
+    assert settings.describe(run.changes(), 60, 480) == (
+        "Resuming from step 60 with other settings: attention_masks one for "
+        "all queries -> one for 128 queries. The run no longer equals an "
+        "uninterrupted one."
+    )
+    # Shorter rows have the masks that they had.
+    assert settings.attention_masks(128, 0.1) == {}
+    assert settings.attention_masks(512, 0.0) == {}
