@@ -73,7 +73,9 @@ def remat(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def fori_loop(
     start: int, stop: Any, body: Callable[[Tensor, Any], Any], init: Any
 ) -> Any:
-    """Does what `ops.fori_loop` does, of which TensorFlow runs ten turns at once.
+    """Does what `ops.fori_loop` does, one turn after the other.
+
+    TensorFlow runs ten turns of that at once, with the memory of ten.
 
     Args:
         start, stop: Numbers of the first turn and behind the last one.
@@ -96,7 +98,7 @@ def fori_loop(
 def map_one_by_one(
     function: Callable[[tuple[Any, ...]], Tensor], xs: Any
 ) -> Tensor:
-    """Does what `ops.map` does, of which TensorFlow runs ten turns at once.
+    """Does what `ops.map` does, one turn after the other: see `fori_loop`.
 
     Args:
         function: Takes an element of each tensor in `xs`, in its structure, and

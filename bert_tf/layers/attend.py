@@ -149,7 +149,7 @@ def _attend_in_chunks(
     if not isinstance(num_queries, int):
         num_rows = ops.minimum(chunk, num_queries)
     num_chunks = -(-num_queries // num_rows)
-    tiles_per_chunk = -(-chunk // TILE)
+    tiles_per_chunk = chunk // TILE
 
     def rows_of(x_BNQH, index):
         return _cut(x_BNQH, index * num_rows, num_rows)

@@ -68,6 +68,8 @@ def draw_factors(
         dtype: Of the result.
     """
     kept = num_kept(rate)
+    if kept == _NUM_LEVELS:
+        return ops.ones(shape, dtype)
     levels = _draw_levels(shape, seed)
     keeps = ops.cast(levels < kept - _NUM_LEVELS // 2, dtype)
     # `where` costs more than a product.

@@ -47,7 +47,8 @@ def _runner(config, attention_chunk, policy):
     It takes the weights as arguments. As a function of one block, it would keep
     that block's model alive: see `traced_once`.
     """
-    # It has no values of its own, so it takes no memory.
+    # Its variables have no values, unless Keras gives all variables values that
+    # wait for some, as it does when a functional model is made.
     with keras.StatelessScope(initialize_variables=False):
         like = EncoderBlock(config, attention_chunk, dtype=policy)
         like.build(None)

@@ -151,8 +151,8 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
     Args:
         logits: float32 `[..., K]`, a tensor or an array.
-        labels: `[...]`, class ids in `[0, K)`. TensorFlow raises an error for
-            others on CPUs; on GPUs and with XLA they are not checked.
+        labels: `[...]`, class ids in `[0, K)`. Of others, TensorFlow raises an
+            error on CPUs; on GPUs and with XLA their cross-entropy is NaN.
     """
     return ops.sparse_categorical_crossentropy(
         ops.cast(labels, "int32"), logits, from_logits=True
@@ -180,8 +180,6 @@ def hits(
         labels: int, with one element per row of logits.
         weights: float32, of the shape of the labels.
     """
-    # Maximum and picked logit are part of the loss too: TensorFlow computes
-    # them once.
     labels_N = ops.reshape(ops.cast(labels, "int32"), (-1,))
     logits_NK = ops.reshape(logits, (-1, logits.shape[-1]))
     if logits.shape[-1] <= _MAX_CLASSES:

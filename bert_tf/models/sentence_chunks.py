@@ -48,7 +48,7 @@ def embed_in_chunks(model: Any, inputs: Batch) -> Tensor:
         for name, values in inputs.items()
     }
     model_class: Any = type(model)
-    run = _runner(model_class, json.dumps(model.get_config()))
+    run = _runner(model_class, json.dumps(model.get_config() | {"name": None}))
     weights = [ops.copy(weight) for weight in _weights(model)]
     states = _seed_states(model)
     seeds = [ops.copy(state) for state in states]
@@ -80,7 +80,8 @@ def _runner(model_class, config):
     It takes the weights as arguments. As a function of one model, it would keep
     that model alive: see `traced_once`.
     """
-    # It has no values of its own, so it takes no memory.
+    # Its variables have no values, unless Keras gives all variables values that
+    # wait for some, as it does when a functional model is made.
     with keras.StatelessScope(initialize_variables=False):
         like = model_class.from_config(json.loads(config))
 
@@ -103,7 +104,7 @@ def _runner(model_class, config):
 
 
 def _weights(model):
-    """Returns all weights, those of `remat` to be tied first."""
+    """Returns all weights: small ones first, which `remat` adds a zero to."""
     embeddings = model.encoder.embeddings.weights
     return [
         *(weight for weight in embeddings if len(weight.shape) == 1),

@@ -87,6 +87,13 @@ def test_the_gradient_is_the_mask_under_any_length(jit_compile):
         np.testing.assert_array_equal(y, gradient)
 
 
+def test_a_rate_that_rounds_to_0_drops_nothing():
+    """The threshold of 16 bits overflowed, and all was dropped."""
+    inputs = np.ones((3, 4), "float32")
+    outputs = Dropout(1e-6)(inputs, training=True)
+    np.testing.assert_array_equal(outputs, inputs)
+
+
 def test_nothing_is_dropped_outside_training_or_at_rate_0():
     x = np.ones((3, 5), "float32")
     np.testing.assert_array_equal(Dropout(0.5)(x), x)

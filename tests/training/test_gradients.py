@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.models import objectives
+from bert_tf.models import sentence_chunks
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
@@ -133,7 +134,9 @@ def test_a_trained_model_leaves_no_weights_behind(train):
     # The first of its kind is traced.
     train()
     gc.collect()
+    num_traced = sentence_chunks._runner.cache_info().currsize
     model = train()
+    assert sentence_chunks._runner.cache_info().currsize == num_traced
     handles = [
         weakref.ref(weight.value.handle) for weight in model.trainable_weights
     ]
