@@ -63,7 +63,7 @@ parity-check: $(VENV)/installed
 		tests/text/test_added_tokens.py tests/text/test_bpe_peers.py \
 		tests/text/test_unigram_peers.py \
 		tests/text/test_tokenizer_mutations.py \
-		tests/training/test_objective_peers.py \
+		tests/runs/test_objective_peers.py \
 		tests/serving/test_reranker.py \
 		tests/serving/test_sentence_folders.py \
 		tests/tasks/retrieval/test_peers.py \

@@ -192,7 +192,7 @@ def shallow(folder):
     from bert_tf.checkpoints import starting_point
     from bert_tf.models import distiller
     from bert_tf.models.encoder import BertEncoder
-    from bert_tf.training import distillation
+    from bert_tf.runs import distillation
 
     if not (folder / "README.md").exists():
         teacher = starting_point.find(_TEACHER.value)

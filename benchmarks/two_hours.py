@@ -25,7 +25,7 @@ from matplotlib import figure
 
 from bert_tf import files
 from bert_tf import program
-from bert_tf.training import options
+from bert_tf.runs import options
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Text files: globs, comma-separated.", required=True

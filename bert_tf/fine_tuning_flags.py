@@ -15,8 +15,8 @@ from absl import flags
 from bert_tf import files
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.training import output_folder
-from bert_tf.training import preemption
+from bert_tf.runs import output_folder
+from bert_tf.runs import stopping
 from bert_tf.tuning.config import FineTuningConfig
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def execute(
     """
     from bert_tf.tuning.tuning_run import Run
 
-    with preemption.exits_when_told():
+    with stopping.exits_when_told():
         run = Run(
             config,
             task,

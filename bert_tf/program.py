@@ -2,7 +2,7 @@
 
 Help and errors about flags must come at once. So a program's file does not
 import TensorFlow or Keras at its top, and makes its flags from modules that
-import neither (`tuning.config`, `training.options`, `serving.options`, ...).
+import neither (`tuning.config`, `runs.options`, `serving.options`, ...).
 `main` checks the flags first, and only then imports and calls the rest.
 tests/test_programs.py checks this.
 """

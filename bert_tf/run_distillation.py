@@ -35,8 +35,8 @@ from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.models import lesson as lesson_lib
-from bert_tf.training import options as options_lib
-from bert_tf.training import preemption
+from bert_tf.runs import options as options_lib
+from bert_tf.runs import stopping
 
 fine_tuning_flags.set_defaults(do_train=True)
 _TEACHER = flags.DEFINE_string(
@@ -268,7 +268,7 @@ def _layers(holder):
 def _teaching(lesson, **options):
     """Returns the `Teaching` that the flags ask for."""
     from bert_tf.checkpoints import starting_point
-    from bert_tf.training import distillation
+    from bert_tf.runs import distillation
 
     values = flags.FLAGS
     layers = _layers(_STUDENT_LAYERS)
@@ -320,10 +320,10 @@ def _distil_on_records():
         **{name: holder.value for name, holder in _OF_RECORDS.items()},
         **{name: values[name].value for name in _OF_BOTH},
     )
-    from bert_tf.training import distillation
+    from bert_tf.runs import distillation
 
     strategy = training_flags.make_strategy()
-    with preemption.exits_when_told():
+    with stopping.exits_when_told():
         results = distillation.run_on_records(
             options,
             _teaching(lesson),
@@ -343,7 +343,7 @@ def _distil_on_task():
     from bert_tf.tuning import distillation_run
 
     strategy = training_flags.make_strategy()
-    with preemption.exits_when_told():
+    with stopping.exits_when_told():
         teaching = _teaching(
             lesson,
             allow_partial=config.allow_partial,

@@ -34,8 +34,8 @@ from absl import logging
 from bert_tf import program
 from bert_tf import sizes
 from bert_tf import training_flags
-from bert_tf.training import options as options_lib
-from bert_tf.training import preemption
+from bert_tf.runs import options as options_lib
+from bert_tf.runs import stopping
 
 _OPTIONS = program.define_flags(options_lib.PretrainingOptions)
 program.name_arguments(
@@ -112,10 +112,10 @@ def main(argv):
         profile_steps=_profile_steps(),
     )
     from bert_tf.checkpoints import starting_point
-    from bert_tf.training import pretraining_run
+    from bert_tf.runs import pretraining_run
 
     strategy = training_flags.make_strategy()
-    with preemption.exits_when_told():
+    with stopping.exits_when_told():
         start = starting_point.find(
             options.checkpoint(),
             _BERT_CONFIG_FILE.value,

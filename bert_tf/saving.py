@@ -27,11 +27,11 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.runs import output_folder
 from bert_tf.tasks import families
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
-from bert_tf.training import output_folder
 
 # {head: class of its model}; a checkpoint without a head is an encoder's.
 _MODELS = {

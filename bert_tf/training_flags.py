@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from bert_tf.training import options
+from bert_tf.training import names
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _STRATEGY = flags.DEFINE_enum(
     "strategy",
     None,
-    options.STRATEGIES,
+    names.STRATEGIES,
     "Where to run. one_device: the first GPU, or the CPU if there is none; "
     "mirrored: all GPUs of this machine; multi_worker: the machines of "
     "TF_CONFIG; tpu. Default: tpu with --use_tpu, otherwise one_device.",
@@ -49,7 +49,7 @@ _NUM_TPU_CORES = flags.DEFINE_integer(
 _MIXED_PRECISION = flags.DEFINE_enum(
     "mixed_precision",
     "auto",
-    options.MIXED_PRECISION,
+    names.MIXED_PRECISION,
     "Arithmetic of the layers; weights and losses are float32. auto: "
     "bfloat16 on TPUs, float32 elsewhere.",
 )

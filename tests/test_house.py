@@ -248,3 +248,50 @@ def test_make_runs_every_file_with_peers():
     named = {*re.findall(r"tests/[\w/]+\.py", makefile)}
     assert not marked - named
     assert all((ROOT / path).exists() for path in named)
+
+
+# What a step and its loop are made of, beside modules of the lowest floor.
+_OF_TRAINING = ("training", "optimizers", "input")
+_NOT_OF_TRAINING = ("program", "described")
+
+
+def loaded_by(path):
+    """Returns the files that importing one loads, by its import statements."""
+    found, todo = set(), [path]
+    while todo:
+        path = todo.pop()
+        if path in found:
+            continue
+        found.add(path)
+        body = ast.parse((ROOT / path).read_text("utf-8")).body
+        for name in imports_in(ast.Module(body=_top(body), type_ignores=[])):
+            if imported := module_file(name):
+                todo.append(imported)
+    return found
+
+
+def _top(body):
+    return [
+        node for node in body if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+
+
+def test_the_loop_loads_few_files_and_no_family():
+    loaded = loaded_by(PACKAGE.relative_to(ROOT) / "training/loop.py")
+    assert len(loaded) <= 30
+    for path in loaded:
+        if path.parts[1] == "models":
+            assert path.name == "objectives.py"
+        elif len(path.parts) > 2:
+            assert path.parts[1] in _OF_TRAINING, path
+        else:
+            assert path.stem not in _NOT_OF_TRAINING, path
+
+
+@pytest.mark.parametrize(
+    "path", [str(p) for p in SOURCES if p.parts[:2] == ("bert_tf", "training")]
+)
+def test_training_knows_no_family_tokenizer_or_program(path):
+    for name in imports_of(path):
+        room = name.split(".")[1] if name.startswith("bert_tf.") else ""
+        assert room not in ("checkpoints", "text", "program", "described"), name

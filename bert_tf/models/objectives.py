@@ -18,7 +18,6 @@ from keras import ops
 from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
-from bert_tf.models.span_boundaries import span_boundaries
 
 # Up to this many classes, hits are exact even where logits tie. They do in 16
 # bits, or if a model always gives the same answer.
@@ -268,44 +267,6 @@ PRETRAINING = Objective(
     metrics=_pretraining_metrics,
     # As in google-research/bert.
     weight_epsilon=1e-5,
-)
-
-
-def _span_boundary_targets(batch):
-    """Returns (labels, float32 weights) of the span-boundary objective."""
-    weights_BP = by_example(span_boundaries(batch)["weights"], batch)
-    return batch[features.MASKED_LM_IDS], weights_BP
-
-
-def _span_boundary_losses(outputs, batch):
-    labels, weights = _span_boundary_targets(batch)
-    losses = cross_entropy(outputs["span_boundary_logits"], labels)
-    return _pretraining_losses(outputs, batch) | {
-        "span_boundary_loss": ops.sum(weights * losses)
-    }
-
-
-def _span_boundary_metrics(outputs, batch):
-    return _pretraining_metrics(outputs, batch) | {
-        "span_boundary_accuracy": hits(
-            outputs["span_boundary_logits"], *_span_boundary_targets(batch)
-        )
-    }
-
-
-SPAN_BOUNDARIES = Objective(
-    weights=lambda batch: (
-        _pretraining_weights(batch)
-        | {"span_boundary_loss": ops.sum(_span_boundary_targets(batch)[1])}
-    ),
-    losses=_span_boundary_losses,
-    metrics=_span_boundary_metrics,
-    weight_epsilon={
-        "masked_lm_loss": 1e-5,
-        "next_sentence_loss": 1e-5,
-        # As in SpanBERT's code.
-        "span_boundary_loss": 1.0,
-    },
 )
 
 

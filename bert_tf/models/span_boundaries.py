@@ -13,6 +13,11 @@ from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredModel
 from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.heads import SpanBoundaryHead
+from bert_tf.models.objectives import PRETRAINING
+from bert_tf.models.objectives import Objective
+from bert_tf.models.objectives import by_example
+from bert_tf.models.objectives import cross_entropy
+from bert_tf.models.objectives import hits
 from bert_tf.models.pretrainer import BertPretrainer
 
 
@@ -165,3 +170,41 @@ def span_boundaries(inputs: features.Batch) -> dict[str, features.Tensor]:
         "place": clipped(place_BP, SpanBoundaryHead.NUM_PLACES - 1.0),
         "weights": weights_BP,
     }
+
+
+def _targets(batch):
+    """Returns (labels, float32 weights) of the span-boundary objective."""
+    weights_BP = by_example(span_boundaries(batch)["weights"], batch)
+    return batch[features.MASKED_LM_IDS], weights_BP
+
+
+def _losses(outputs, batch):
+    labels, weights = _targets(batch)
+    losses = cross_entropy(outputs["span_boundary_logits"], labels)
+    return PRETRAINING.losses(outputs, batch) | {
+        "span_boundary_loss": ops.sum(weights * losses)
+    }
+
+
+def _metrics(outputs, batch):
+    return PRETRAINING.metrics(outputs, batch) | {
+        "span_boundary_accuracy": hits(
+            outputs["span_boundary_logits"], *_targets(batch)
+        )
+    }
+
+
+SPAN_BOUNDARIES = Objective(
+    weights=lambda batch: (
+        PRETRAINING.weights(batch)
+        | {"span_boundary_loss": ops.sum(_targets(batch)[1])}
+    ),
+    losses=_losses,
+    metrics=_metrics,
+    weight_epsilon={
+        "masked_lm_loss": 1e-5,
+        "next_sentence_loss": 1e-5,
+        # As in SpanBERT's code.
+        "span_boundary_loss": 1.0,
+    },
+)

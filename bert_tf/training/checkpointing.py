@@ -24,13 +24,12 @@ from tensorflow.python.checkpoint import checkpoint_management
 
 from bert_tf import files
 from bert_tf import formats
-from bert_tf.checkpoints import sentence_files
 from bert_tf.training import lock
 from bert_tf.training import settings as settings_lib
 from bert_tf.training import strategy as strategies
-from bert_tf.training.output_folder import BEST_FOLDER
-from bert_tf.training.output_folder import FOLDER
-from bert_tf.training.output_folder import GENERATOR_FOLDER
+from bert_tf.training.names import BEST_FOLDER
+from bert_tf.training.names import FOLDER
+from bert_tf.training.names import GENERATOR_FOLDER
 
 # Keys of a description.
 # The tokenizer, if it is not BERT's kind.
@@ -353,7 +352,8 @@ class TrainingState:
             f"{folder}/{name}"
             for folder in models
             for name in files.list_folder(folder)
-            if sentence_files.is_module_folder(name)
+            # As sentence-transformers names those of its modules.
+            if re.fullmatch(r"\d+_\w+", name)
         ]
         for folder in (*models, *generators, *modules, self.folder):
             for name in files.list_folder(folder):

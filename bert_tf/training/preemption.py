@@ -3,15 +3,12 @@
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 from absl import logging
-
-from bert_tf import program
 
 # A program that was told to stop and has saved its state exits with this
 # code: EX_TEMPFAIL of sysexits.h, "try again". Rerun the program to resume.
@@ -124,21 +121,3 @@ def _ctrl_c_answered(stop):
         os.close(writer)
         thread.join()
         os.close(reader)
-
-
-@contextlib.contextmanager
-def exits_when_told() -> Iterator[None]:
-    """Ends the program with one log line if its run was told to stop.
-
-    Outside training, and when pressed twice, Ctrl-C ends it at once.
-    """
-    if signal.getsignal(signal.SIGINT) in (
-        program.interrupt,
-        signal.default_int_handler,
-    ):
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    except PreemptedError as stop:
-        logging.info("%s Run the same command again to resume.", stop)
-        sys.exit(PREEMPTED_EXIT_CODE)

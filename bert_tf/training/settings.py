@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import files
-from bert_tf.layers.attend import TILE
 
 _FILE = "settings.json"
 
@@ -20,6 +19,8 @@ _FILE = "settings.json"
 EVALUATION = "evaluation"
 
 ATTENTION_MASKS = "attention_masks"
+# `attend.TILE`.
+_TILE = 128
 # Settings of releases that did not store them.
 _UNTOLD = {ATTENTION_MASKS: "one for all queries"}
 
@@ -60,9 +61,9 @@ def attention_masks(length: int, dropout: float) -> dict[str, str]:
         length: Most tokens of a row.
         dropout: That of attention's probabilities.
     """
-    if length <= TILE or not dropout:
+    if length <= _TILE or not dropout:
         return {}
-    return {ATTENTION_MASKS: f"one for {TILE} queries"}
+    return {ATTENTION_MASKS: f"one for {_TILE} queries"}
 
 
 def records_of(folder: str) -> set[str]:

@@ -14,9 +14,9 @@ from absl import logging
 from tensorflow.python.framework import config
 
 from bert_tf import cores
-from bert_tf.training.options import JIT_COMPILE
-from bert_tf.training.options import MIXED_PRECISION
-from bert_tf.training.options import STRATEGIES
+from bert_tf.training.names import JIT_COMPILE
+from bert_tf.training.names import MIXED_PRECISION
+from bert_tf.training.names import STRATEGIES
 
 
 def make_strategy(

@@ -16,12 +16,12 @@ from bert_tf.models import distiller
 from bert_tf.models import lesson as lesson_lib
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.objectives import Objective
+from bert_tf.runs.distillation import Teaching
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.training import checkpointing
-from bert_tf.training.distillation import Teaching
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import identity
 from bert_tf.tuning import tuning_run

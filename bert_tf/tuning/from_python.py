@@ -14,12 +14,12 @@ from bert_tf import files
 from bert_tf import quiet
 from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import model_folder
+from bert_tf.runs import output_folder
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import Task
-from bert_tf.training import output_folder
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import COMPARING_EPOCHS

@@ -22,13 +22,13 @@ from bert_tf.checkpoints import sentence_model
 from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.models.objectives import Objective
+from bert_tf.runs import output_folder
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import is_dev
 from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
-from bert_tf.training import output_folder
 from bert_tf.training import progress
 from bert_tf.training import settings
 from bert_tf.training import strategy as strategies

@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.layers.heads import SpanBoundaryHead
 from bert_tf.models import objectives
+from bert_tf.models.span_boundaries import SPAN_BOUNDARIES
 from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.models.span_boundaries import span_boundaries
 from references import model as reference_model
@@ -163,7 +164,7 @@ def test_loss_is_the_sum_over_one_more_than_the_count(computed):
         for row in range(8)
         for slot, *_ in spans_of(arrays, row)
     ]
-    objective = objectives.SPAN_BOUNDARIES
+    objective = SPAN_BOUNDARIES
     terms = objective.loss_terms(
         objective.losses(outputs, batch), objective.weights(batch)
     )

@@ -25,6 +25,8 @@ from bert_tf.pretraining import run_local
 from bert_tf.pretraining.records import inspection
 from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.settings import Settings
+from bert_tf.runs import pretraining_run
+from bert_tf.runs.phases import Phase
 from bert_tf.serving import exporter
 from bert_tf.serving.proof import caller
 from bert_tf.tasks import fill_mask
@@ -37,8 +39,6 @@ from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.vocabulary import load_vocabulary
-from bert_tf.training import pretraining_run
-from bert_tf.training.phases import Phase
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
 from support import serving_models

@@ -12,10 +12,10 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.runs import output_folder
 from bert_tf.training import checkpointing
 from bert_tf.training import lock
 from bert_tf.training import loop
-from bert_tf.training import output_folder
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy

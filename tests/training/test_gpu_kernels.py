@@ -19,6 +19,7 @@ from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.span_boundaries import SPAN_BOUNDARIES
 from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
@@ -179,7 +180,7 @@ def fit(policy):
             lambda: pretraining(
                 "mixed_bfloat16",
                 make_model=SpanBoundaryPretrainer,
-                objective=objectives.SPAN_BOUNDARIES,
+                objective=SPAN_BOUNDARIES,
             ),
             marks=pytest.mark.slow,
         ),

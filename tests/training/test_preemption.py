@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from bert_tf.runs import stopping
 from bert_tf.training import preemption
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -45,7 +46,7 @@ def test_what_is_ignored_stays_ignored():
         with preemption.stop_noted() as stop:
             os.kill(os.getpid(), signal.SIGINT)
             assert not stop.is_set()
-        with preemption.exits_when_told():
+        with stopping.exits_when_told():
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -69,8 +70,9 @@ _BUSY = """
 import hashlib
 import threading
 from bert_tf.training import preemption
+from bert_tf.runs import stopping
 
-with preemption.exits_when_told(), preemption.stop_noted():
+with stopping.exits_when_told(), preemption.stop_noted():
     threading.Timer(0.2, print, ["ready"], {"flush": True}).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 """
@@ -100,7 +102,7 @@ def test_a_program_exits_with_the_code_of_preemption(caplog):
     caplog.set_level("INFO", logger="absl")
     before = signal.getsignal(signal.SIGINT)
     try:
-        with pytest.raises(SystemExit) as exit, preemption.exits_when_told():
+        with pytest.raises(SystemExit) as exit, stopping.exits_when_told():
             raise preemption.PreemptedError("Step 3 is saved.")
     finally:
         signal.signal(signal.SIGINT, before)

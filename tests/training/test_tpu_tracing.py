@@ -26,6 +26,7 @@ from bert_tf.models import objectives
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.span_boundaries import SPAN_BOUNDARIES
 from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks.classification.task import ClassificationTask
@@ -156,7 +157,7 @@ def replaced_tokens():
 
 def span_boundaries():
     _, _, specs = pretraining()
-    return SpanBoundaryPretrainer, objectives.SPAN_BOUNDARIES, specs
+    return SpanBoundaryPretrainer, SPAN_BOUNDARIES, specs
 
 
 def tuned_to(task, rows=(ROWS,), labels=((ROWS,), "int32")):

@@ -15,6 +15,7 @@ from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.distillation import encoder_objective
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
+from bert_tf.runs import distillation
 from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
@@ -30,7 +31,6 @@ from bert_tf.text import vocabulary
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import distillation
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.distillation_run import DistillationRun
 from bert_tf.tuning.distillation_run import objective_of

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bert_tf import files
+from bert_tf.runs import output_folder
 from bert_tf.tasks.classification import glue_runs
-from bert_tf.training import output_folder
 
 FLAGS = ["--do_train", "--learning_rate=3e-05"]
 RESULTS = {"eval_accuracy": 0.75, "global_step": 3.0}

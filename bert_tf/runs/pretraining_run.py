@@ -28,18 +28,18 @@ from bert_tf.optimizers import loss_scale
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.runs import objectives
+from bert_tf.runs import phases
+from bert_tf.runs.best_model import BestModel
+from bert_tf.runs.objectives import Pretraining
+from bert_tf.runs.options import PretrainingOptions
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
 from bert_tf.training import loop
-from bert_tf.training import objectives
-from bert_tf.training import phases
 from bert_tf.training import progress
 from bert_tf.training import settings
 from bert_tf.training import strategy as strategies
-from bert_tf.training.best_model import BestModel
-from bert_tf.training.objectives import Pretraining
-from bert_tf.training.options import PretrainingOptions
 
 _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 

@@ -14,9 +14,9 @@ from bert_tf.input import array_source
 from bert_tf.models.objectives import Objective
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.runs import options
+from bert_tf.runs import phases
 from bert_tf.training import loop
-from bert_tf.training import options
-from bert_tf.training import phases
 from bert_tf.training import preemption
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy

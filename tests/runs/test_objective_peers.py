@@ -1,6 +1,6 @@
 """ELECTRA's and SpanBERT's runs from text to tuning, against transformers.
 
-python -m pytest -m peers tests/training/test_objective_peers.py
+python -m pytest -m peers tests/runs/test_objective_peers.py
 """
 
 import dataclasses
@@ -20,9 +20,9 @@ from bert_tf.config import BertConfig
 from bert_tf.layers.sampling import sample_classes
 from bert_tf.models import objectives as model_objectives
 from bert_tf.models.replaced_tokens import replace_tokens
+from bert_tf.runs import objectives
+from bert_tf.runs import options as options_lib
 from bert_tf.text import dynamic_masking
-from bert_tf.training import objectives
-from bert_tf.training import options as options_lib
 from references import electra as peer
 from references import training as reference
 from support import page_fixtures

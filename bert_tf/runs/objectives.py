@@ -27,11 +27,12 @@ from bert_tf.models.objectives import Objective
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.span_boundaries import SPAN_BOUNDARIES
 from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
+from bert_tf.runs.options import REPLACED_TOKENS
+from bert_tf.runs.options import PretrainingOptions
 from bert_tf.training import health
-from bert_tf.training.options import REPLACED_TOKENS
-from bert_tf.training.options import PretrainingOptions
-from bert_tf.training.output_folder import GENERATOR_FOLDER
+from bert_tf.training.names import GENERATOR_FOLDER
 
 # ELECTRA-Small's and -Large's (Clark et al. 2020, table 6).
 _GENERATOR_SIZE = 0.25
@@ -173,7 +174,7 @@ def make(
         model = SpanBoundaryPretrainer(config, **computing)
         return Pretraining(
             model=model,
-            objective=objectives.SPAN_BOUNDARIES,
+            objective=SPAN_BOUNDARIES,
             saved={"": model.pretrainer},
             description={"span_boundary_objective": True},
             settings={},

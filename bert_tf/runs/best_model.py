@@ -9,8 +9,8 @@ from typing import Any
 from bert_tf import files
 from bert_tf.training import evaluation
 from bert_tf.training import settings as settings_lib
-from bert_tf.training.output_folder import BEST_FOLDER
-from bert_tf.training.output_folder import FOLDER
+from bert_tf.training.names import BEST_FOLDER
+from bert_tf.training.names import FOLDER
 from bert_tf.training.settings import RunSettings
 
 # The loss of the best model and `_LOSS_SETTINGS` at that time. The file is

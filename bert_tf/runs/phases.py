@@ -15,11 +15,11 @@ from absl import logging
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.input.record_source import RecordSource
 from bert_tf.models.objectives import Objective
+from bert_tf.runs.options import Phase
 from bert_tf.training import loop
 from bert_tf.training import preemption
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
-from bert_tf.training.options import Phase
 
 
 def train(

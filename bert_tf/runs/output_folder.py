@@ -5,13 +5,8 @@ import os
 from bert_tf import files
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import hub
+from bert_tf.training.names import FOLDER
 
-# The state of the training, in the folder of the model.
-FOLDER = "train"
-# The best model of a run so far, in the folder of the last one.
-BEST_FOLDER = "best"
-# ELECTRA's generator, in the folder of its discriminator.
-GENERATOR_FOLDER = "generator"
 # Exists once a user has replaced the training's model.
 _SAVED_FILE = f"{FOLDER}/model_saved.txt"
 

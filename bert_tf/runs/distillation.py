@@ -23,11 +23,11 @@ from bert_tf.models import lesson as lesson_lib
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.runs import pretraining_run
+from bert_tf.runs.objectives import Pretraining
+from bert_tf.runs.objectives import model_options
+from bert_tf.runs.options import PretrainingOptions
 from bert_tf.text.tokenizers import files as tokenizer_files
-from bert_tf.training import pretraining_run
-from bert_tf.training.objectives import Pretraining
-from bert_tf.training.objectives import model_options
-from bert_tf.training.options import PretrainingOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from bert_tf.manifest import Manifest
+from bert_tf.runs import options as options_lib
+from bert_tf.runs import pretraining_run
 from bert_tf.training import checkpointing
-from bert_tf.training import options as options_lib
-from bert_tf.training import pretraining_run
 from bert_tf.training.settings import RunSettings
 
 

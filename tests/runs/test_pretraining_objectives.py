@@ -19,12 +19,12 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.runs import objectives as training_objectives
+from bert_tf.runs import options as options_lib
+from bert_tf.runs import pretraining_run
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.training import health
 from bert_tf.training import loop
-from bert_tf.training import objectives as training_objectives
-from bert_tf.training import options as options_lib
-from bert_tf.training import pretraining_run
 from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy

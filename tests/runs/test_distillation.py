@@ -16,13 +16,13 @@ from bert_tf.checkpoints import starting_point
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.runs import distillation
+from bert_tf.runs.options import Phase
+from bert_tf.runs.options import PretrainingOptions
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpointing
-from bert_tf.training import distillation
 from bert_tf.training import strategy as strategies
-from bert_tf.training.options import Phase
-from bert_tf.training.options import PretrainingOptions
 from references import training as reference
 from support import block_calls
 

@@ -7,11 +7,8 @@ from bert_tf import described
 from bert_tf import files
 from bert_tf.input import addresses
 from bert_tf.optimizers import decays
-from bert_tf.training import output_folder
-
-STRATEGIES = ("one_device", "mirrored", "multi_worker", "tpu")
-MIXED_PRECISION = ("auto", "float32", "bfloat16", "float16")
-JIT_COMPILE = ("true", "false", "auto")
+from bert_tf.runs import output_folder
+from bert_tf.training.names import JIT_COMPILE
 
 OPTIMIZERS = ("bert", "lamb")
 ATTENTION = ("bidirectional", "left_to_right")

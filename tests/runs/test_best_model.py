@@ -5,9 +5,9 @@ import json
 import pytest
 
 from bert_tf import files
-from bert_tf.training import best_model
+from bert_tf.runs import best_model
+from bert_tf.runs.best_model import BestModel
 from bert_tf.training import evaluation
-from bert_tf.training.best_model import BestModel
 from bert_tf.training.settings import RunSettings
 
 
