@@ -404,3 +404,23 @@ def test_phases_of_the_same_records_read_on_left_to_right(folder, run_program):
     # Without labels for pairs, nothing trained that head.
     config = json.loads((output / "config.json").read_text())
     assert config["architectures"] == ["BertForMaskedLM"]
+
+
+def test_a_training_that_has_diverged_says_so(folder, run_program):
+    output = folder / "diverged"
+    result = run_program(
+        "bert_tf.run_pretraining",
+        *arguments(
+            folder,
+            do_train=True,
+            output_dir=output,
+            num_train_steps=30,
+            learning_rate=30.0,
+            clip_norm=0,
+            iterations_per_loop=10,
+        ),
+    )
+    *_, last = result.stderr.strip().splitlines()
+    assert f"The model is in {output}, but its training has diverged" in last
+    card = (output / "README.md").read_text()
+    assert "the loss of masked words" in card

@@ -31,6 +31,7 @@ def train(
     strategy: tf.distribute.Strategy,
     on_save: Callable[[], object] | None = None,
     before_save: Callable[[], object] | None = None,
+    history: list[dict[str, float]] | None = None,
 ) -> list[dict[str, float]]:
     """Trains through all phases, from the state's step on.
 
@@ -50,7 +51,8 @@ def train(
     Returns, raises:
         As `loop.train`.
     """
-    history: list[dict[str, float]] = []
+    if history is None:
+        history = []
     last = len(phases) - 1
     ends = itertools.accumulate(phase.num_steps for phase in phases)
     configs = [

@@ -36,6 +36,7 @@ from bert_tf.runs.options import PretrainingOptions
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
+from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training import progress
 from bert_tf.training import settings
@@ -385,6 +386,7 @@ class _Training:
         self._descriptions = _describe_records(sources)
         self._untrained_parts = _untrained_parts(start, pretraining, sources)
         self._is_resumed = False
+        self._history: list[dict[str, float]] = []
 
     def run(self, jit_compile, evaluate):
         """Trains from the state's last checkpoint, if any.
@@ -415,16 +417,38 @@ class _Training:
             self._strategy,
             on_save=functools.partial(self._save_model, options.output_dir),
             before_save=keep_best,
+            history=self._history,
         )
-        logging.info("The model is in %s.", options.output_dir)
+        diverged = self._divergence()
+        if diverged is None:
+            logging.info("The model is in %s.", options.output_dir)
+        else:
+            logging.warning(
+                "The model is in %s, but its training has diverged: %s.",
+                options.output_dir,
+                diverged,
+            )
+
+    def _divergence(self):
+        config = self._start.config
+        return health.divergence(self._history, config.vocab_size)
 
     def _save_model(self, folder):
+        diverged = self._divergence()
+        if diverged is not None:
+            logging.warning(
+                "Step %d: the training has diverged: %s. A lower learning "
+                "rate, more warmup or clipping may help.",
+                self._state.step,
+                diverged,
+            )
         origin = _origin(
             self._options,
             self._start,
             self._state,
             self._descriptions,
             self._is_resumed,
+            diverged,
         )
         self._pretraining.save(
             folder, self._start, origin, self._untrained_parts
@@ -501,7 +525,7 @@ def _config(options, pretraining, source, jit_compile):
     )
 
 
-def _origin(options, start, state, descriptions, is_resumed):
+def _origin(options, start, state, descriptions, is_resumed, diverged=None):
     """Returns the training's `Origin`, for the model card."""
     since, given = state.settings.of_step(state.step)
     records = state.settings.values.get("records")
@@ -514,6 +538,7 @@ def _origin(options, start, state, descriptions, is_resumed):
         **given,
         # Settings that resuming changed do not hold for the whole training.
         "from_step": since or None,
+        "diverged": diverged,
         "versions": model_card.versions(),
     }
     # These are only for comparisons; `data` describes the records.

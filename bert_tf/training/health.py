@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,10 @@ _FEWEST = 30
 # vary.
 _SPIKE_DEVIATIONS = 8.0
 _SPIKE_SHARE = 0.1
+# A run has diverged if its loss of masked words is so many times that of
+# guessing, or so many times its own lowest and nearer to guessing than to it.
+_ABOVE_GUESSING = 1.2
+_ABOVE_LOWEST = 1.5
 # If waiting for the input takes more than this share of the time, warn.
 _WAITING_SHARE = 0.2
 # Warn after this many seconds without input, again after twice as many, and so
@@ -128,6 +133,34 @@ class Health:
                     median,
                 )
         self._losses.append(loss)
+
+
+def divergence(
+    reports: Sequence[Mapping[str, float]], num_words: int
+) -> str | None:
+    """Returns what shows that a pre-training has diverged; None if nothing.
+
+    Args:
+        reports: Those of `loop.train` so far. Without `masked_lm_loss` there is
+            nothing to compare.
+        num_words: Of the vocabulary. Guessing has a loss of its logarithm.
+    """
+    losses = [
+        report["masked_lm_loss"]
+        for report in reports
+        if "masked_lm_loss" in report
+    ]
+    if not losses:
+        return None
+    last, lowest, guessing = losses[-1], min(losses), math.log(num_words)
+    if last > _ABOVE_GUESSING * guessing:
+        return (
+            f"the loss of masked words is {last:.4g}, and that of guessing "
+            f"{guessing:.4g}"
+        )
+    if last > max(_ABOVE_LOWEST * lowest, (lowest + guessing) / 2):
+        return f"the loss of masked words rose from {lowest:.4g} to {last:.4g}"
+    return None
 
 
 def warn_if_waiting(input_share: float) -> None:

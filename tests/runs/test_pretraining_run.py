@@ -82,6 +82,7 @@ def test_card_tells_what_manifests_tell_of_each_phases_records(tmp_path):
         "optimizer": "lamb",
         "learning_rate": 0.5,
         "from_step": None,
+        "diverged": None,
     }
 
     # Another run may have begun it.

@@ -60,6 +60,31 @@ def test_a_loss_that_is_not_finite_by_itself_ends_the_run(allowed):
         watch.watch([step(1.0), step(float("inf"))], 2)
 
 
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        # Guessing has ln(1000), 6.91.
+        ([7.1, 6.0, 4.0], None),
+        ([7.1, 8.2], None),
+        (
+            [7.1, 6.0, 396.0],
+            "the loss of masked words is 396, and that of guessing 6.908",
+        ),
+        ([7.1, 2.0, 5.0], "the loss of masked words rose from 2 to 5"),
+        ([7.1, 2.0, 4.0], None),
+        # Late in a training, losses of a new kind of records are higher.
+        ([1.2, 1.9], None),
+        ([], None),
+    ],
+)
+def test_a_loss_above_guessing_or_far_above_its_own_has_diverged(
+    losses, expected
+):
+    reports = [{"loss": loss + 0.7, "masked_lm_loss": loss} for loss in losses]
+    assert health.divergence(reports, 1000) == expected
+    assert health.divergence([{"loss": 396.0}], 1000) is None
+
+
 def test_flops_of_bert_base_are_six_a_weight_and_token():
     config = BertConfig(vocab_size=30522)
     got = health.flops_per_example(config, 128, 20)
