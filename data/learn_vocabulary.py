@@ -19,7 +19,6 @@ several files in a folder. Give this folder to other programs as --vocab_file:
 """
 
 import contextlib
-import importlib
 import itertools
 import logging
 import os
@@ -106,10 +105,6 @@ def main(argv):
         )
     paths = text_files.without_empty(files.expand_globs(_INPUT_FILE.value))
     _check_output_file(_OUTPUT_FILE.value, paths, is_wordpiece)
-
-    # Before the bar starts: once its thread runs, TensorFlow's messages are
-    # not filtered (`quiet`).
-    importlib.import_module("bert_tf.text.learners.wordpiece")
 
     start = time.monotonic()
     num_bytes = sum(map(files.size, paths))

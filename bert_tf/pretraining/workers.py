@@ -158,7 +158,6 @@ def _set_up(tasks, watched):
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.set_visible_devices([], "GPU")
-    # After the import: `quiet` only filters it in single-threaded processes.
     threading.Thread(
         target=_end_with_parent, args=(watched,), daemon=True
     ).start()
