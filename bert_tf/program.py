@@ -28,7 +28,6 @@ from absl import app
 from absl import flags
 
 from bert_tf import allocator
-from bert_tf import lean_imports
 from bert_tf import quiet
 
 # Flags that are defined here belong to the programs.
@@ -104,7 +103,6 @@ def run(main: Callable[[list[str]], Any]) -> None:
     # Takes precedence over keras.json.
     os.environ.setdefault(_BACKEND, "tensorflow")
     quiet.quieten()
-    lean_imports.leave_out()
     # --help shows the key flags of the program, which absl knows by its path:
     # add those of our modules, also of one that a console script has imported.
     for module in flags.FLAGS.flags_by_module_dict():
