@@ -27,7 +27,6 @@ from typing import NoReturn
 from absl import app
 from absl import flags
 
-from bert_tf import allocator
 from bert_tf import quiet
 
 # Flags that are defined here belong to the programs.
@@ -41,6 +40,11 @@ _DEFINE: dict[Any, Callable[..., flags.FlagHolder]] = {
 }
 
 _BACKEND = "KERAS_BACKEND"
+# TensorFlow's allocator for GPUs, on the CPU, with no limit but the memory's.
+ALLOCATOR = {
+    "TF_CPU_ALLOCATOR_USE_BFC": "1",
+    "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(2**24),
+}
 # Exists where Linux has NVIDIA's driver.
 _NVIDIA = "/dev/nvidiactl"
 _TRACE_HINT = "BERT_TF_TRACEBACK=1 shows the trace."
@@ -74,7 +78,8 @@ def run(main: Callable[[list[str]], Any]) -> None:
     The logs of TensorFlow and Keras are hidden, unless the environment has
     TF_CPP_MIN_LOG_LEVEL, which then also holds for their logs from Python.
 
-    Training programs without an accelerator keep the memory that they free.
+    Training programs without an accelerator take their tensors from an
+    allocator that keeps freed memory (`ALLOCATOR`).
     """
 
     def guarded(argv):
@@ -85,7 +90,8 @@ def run(main: Callable[[list[str]], Any]) -> None:
                     f"{_BACKEND}={os.environ[_BACKEND]}."
                 )
             if _steps_on_cpu():
-                allocator.keep_freed()
+                for name, value in ALLOCATOR.items():
+                    os.environ.setdefault(name, value)
             return main(argv)
         except (ValueError, OSError) as error:
             if os.environ.get("BERT_TF_TRACEBACK"):
@@ -221,9 +227,10 @@ def _parse(argv):
 def _steps_on_cpu():
     """Returns whether this is a training program without an accelerator.
 
-    Servers should give memory back. On the host of an accelerator there is
-    nothing to gain, and it was not measured what its many threads lose by
-    sharing one arena.
+    glibc returns the large blocks of a step to the system, and takes them back
+    page by page for the next operation: up to a fifth of a step. Servers should
+    give memory back, and on the host of an accelerator there is nothing to
+    gain.
     """
     # The flags of training_flags, which this module must not import.
     values = flags.FLAGS
