@@ -11,8 +11,6 @@ from typing import Any
 
 from absl import logging
 
-from bert_tf import program
-
 # A program that was told to stop and has saved its state exits with this
 # code: EX_TEMPFAIL of sysexits.h, "try again". Rerun the program to resume.
 PREEMPTED_EXIT_CODE = 75
@@ -132,10 +130,7 @@ def exits_when_told() -> Iterator[None]:
 
     Outside training, and when pressed twice, Ctrl-C ends it at once.
     """
-    if signal.getsignal(signal.SIGINT) in (
-        program.interrupt,
-        signal.default_int_handler,
-    ):
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
