@@ -2,15 +2,14 @@ r"""Times a training step with freed memory kept and not kept.
 
     python benchmarks/freed_memory.py --size=mini --batch_size=32
 
-Three processes run the step of `run_pretraining` on full rows of random tokens,
-in turns, round after round: one with the C library's default allocator, one
-with the C library's settings in `allocator.VARIABLES`, and one with all of
-`allocator.VARIABLES`, as in training programs. Prints a page for results/:
+Two processes run the step of `run_pretraining` on full rows of random tokens,
+in turns, round after round: one with the C library's allocator, and one with
+`program.ALLOCATOR`, as in training programs. Prints a page for results/:
 medians over the rounds of rows per second and of processor seconds per row, the
 medians of their ratios within a round, and the peak memory of each process.
 
 With TF_ENABLE_ONEDNN_OPTS=1 in the environment, or on a CPU where that is the
-default, TensorFlow uses its own allocator, and the three differ less.
+default, TensorFlow uses its own allocator, and the two differ less.
 """
 
 import statistics
@@ -20,7 +19,6 @@ import heading
 from absl import flags
 from pretraining_setting import Setting
 
-from bert_tf import allocator
 from bert_tf import program
 from bert_tf.config import BertConfig
 
@@ -44,22 +42,12 @@ _SECONDS = flags.DEFINE_float(
 
 _SIDES = {
     "as glibc has it": {},
-    "kept by glibc": {
-        name: value
-        for name, value in allocator.VARIABLES.items()
-        if name.startswith("MALLOC_")
-    },
-    "kept by glibc and TensorFlow": allocator.VARIABLES,
+    "kept by TensorFlow": program.ALLOCATOR,
 }
 
 
 def main(_):
     config = BertConfig.named(_SIZE.value)
-    if allocator.is_set():
-        raise ValueError(
-            "The environment must set no allocator. Received: MALLOC_* or "
-            "GLIBC_TUNABLES with glibc.malloc."
-        )
     heading.show()
     print(
         f"{_SIZE.value}, {_BATCH_SIZE.value} rows of {_MAX_SEQ_LENGTH.value} "

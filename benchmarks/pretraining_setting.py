@@ -9,7 +9,7 @@ import pathlib
 import statistics
 import subprocess
 
-from bert_tf import allocator
+from bert_tf import program
 
 _FOLDER = pathlib.Path(__file__).parent
 # {library: its script}; all others are peers.
@@ -32,7 +32,7 @@ class Setting:
         job: See `pretraining_worker.read_job`.
         environment: {variable: value} to add to this process's environment.
             None adds nothing for a peer, and for bert_tf what its programs set:
-            `allocator.VARIABLES`, unless the environment sets an allocator.
+            `program.ALLOCATOR`.
 
     Attributes:
         answers: Its answers, round by round.
@@ -51,8 +51,7 @@ class Setting:
         self.answers = []
         script = _OURS.get(job["library"], "pretraining_peers")
         if environment is None:
-            is_left = self.is_peer or allocator.is_set()
-            environment = {} if is_left else allocator.VARIABLES
+            environment = {} if self.is_peer else program.ALLOCATOR
         self._process = subprocess.Popen(
             [python, str(_FOLDER / f"{script}.py"), json.dumps(job)],
             stdin=subprocess.PIPE,

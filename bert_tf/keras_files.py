@@ -2,15 +2,17 @@
 
 Keras finds a class in a file by its registered name, and a class is registered
 when its module is imported. `import bert_tf` imports neither these modules nor
-Keras. So the classes are registered here, only by name, when Keras is imported.
+Keras. So the classes are registered here, only by name, when Keras is imported:
+Keras has no place for names before that, and does not import the module that a
+file names.
 """
 
 import importlib
+import importlib.machinery
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
-
-from bert_tf import import_hooks
 
 CLASSES = (
     "bert_tf.layers.dense.Dense",
@@ -76,14 +78,33 @@ def register(keras: ModuleType) -> None:
         )
 
 
+class _KerasFinder(importlib.machinery.PathFinder):
+    """Finds Keras, and registers the classes at the end of its import."""
+
+    @classmethod
+    def find_spec(
+        cls,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "keras":
+            return None
+        spec = super().find_spec(fullname, path, target)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _KerasLoader(fullname, spec.origin)
+        return spec
+
+
+class _KerasLoader(importlib.machinery.SourceFileLoader):
+    def exec_module(self, module):
+        super().exec_module(module)
+        register(module)
+
+
 def register_with_keras() -> None:
     """Registers the classes now, or as soon as Keras is imported."""
     if "keras" in sys.modules:
         register(sys.modules["keras"])
-        return
-
-    def import_and_register(execute, module):
-        execute(module)
-        register(module)
-
-    import_hooks.wrap("keras", import_and_register)
+    else:
+        sys.meta_path.insert(0, _KerasFinder)

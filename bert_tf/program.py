@@ -10,7 +10,6 @@ tests/test_programs.py checks this.
 import contextlib
 import dataclasses
 import os
-import re
 import signal
 import sys
 import threading
@@ -20,15 +19,11 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
-from typing import NoReturn
 
 from absl import app
 from absl import flags
 
-from bert_tf import allocator
-from bert_tf import lean_imports
 from bert_tf import quiet
 
 # Flags that are defined here belong to the programs.
@@ -42,20 +37,16 @@ _DEFINE: dict[Any, Callable[..., flags.FlagHolder]] = {
 }
 
 _BACKEND = "KERAS_BACKEND"
+# TensorFlow's allocator for GPUs, on the CPU, with no limit but the memory's.
+ALLOCATOR = {
+    "TF_CPU_ALLOCATOR_USE_BFC": "1",
+    "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(2**24),
+}
 # Exists where Linux has NVIDIA's driver.
 _NVIDIA = "/dev/nvidiactl"
 _TRACE_HINT = "BERT_TF_TRACEBACK=1 shows the trace."
 # Exit code of a program that refuses its input.
 BAD_INPUT_EXIT_CODE = 1
-# Seconds after which a program that should end is told again.
-_SECONDS_TO_END = 0.25
-# {argument in Python: its flag}, if the two names differ.
-_FLAGS_OF_ARGUMENTS: dict[str, str] = {}
-# Arguments in the library's messages: by their names alone, and with values.
-# Other words with a value belong to files or models: "the model's size=3".
-_ARGUMENT = re.compile(
-    r"`(?P<alone>\w+)`|(?:(?<=with )|(?<=Received: )|(?<=, ))(?P<given>\w+)="
-)
 
 
 def run(main: Callable[[list[str]], Any]) -> None:
@@ -69,13 +60,11 @@ def run(main: Callable[[list[str]], Any]) -> None:
     may be fine, and the line mentions that variable. Ctrl-C gives one line,
     too, and exit code 130.
 
-    The library's messages name Python's arguments; the line names their flags
-    (see `name_arguments`).
-
     The logs of TensorFlow and Keras are hidden, unless the environment has
     TF_CPP_MIN_LOG_LEVEL, which then also holds for their logs from Python.
 
-    Training programs without an accelerator keep the memory that they free.
+    Training programs without an accelerator take their tensors from an
+    allocator that keeps freed memory (`ALLOCATOR`).
     """
 
     def guarded(argv):
@@ -86,16 +75,15 @@ def run(main: Callable[[list[str]], Any]) -> None:
                     f"{_BACKEND}={os.environ[_BACKEND]}."
                 )
             if _steps_on_cpu():
-                allocator.keep_freed()
+                for name, value in ALLOCATOR.items():
+                    os.environ.setdefault(name, value)
             return main(argv)
         except (ValueError, OSError) as error:
             if os.environ.get("BERT_TF_TRACEBACK"):
                 raise
-            if not isinstance(error, ValueError):
-                return _refuse(error)
-            if not _is_ours(error):
+            if isinstance(error, ValueError) and not _is_ours(error):
                 return _refuse_with_hint(error)
-            return _refuse(_with_flags(str(error)))
+            return _refuse(error)
         except Exception as error:
             if not _is_of_store(error) or os.environ.get("BERT_TF_TRACEBACK"):
                 raise
@@ -104,21 +92,14 @@ def run(main: Callable[[list[str]], Any]) -> None:
     # Takes precedence over keras.json.
     os.environ.setdefault(_BACKEND, "tensorflow")
     quiet.quieten()
-    lean_imports.leave_out()
     # --help shows the key flags of the program, which absl knows by its path:
     # add those of our modules, also of one that a console script has imported.
     for module in flags.FLAGS.flags_by_module_dict():
         if module.startswith("bert_tf."):
             for flag in flags.FLAGS.get_key_flags_for_module(module):
                 flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
-    # A background process is started with Ctrl-C ignored.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, interrupt)
-    try:
-        with interrupt_reported():
-            app.run(guarded, flags_parser=_parse)
-    finally:
-        _tell_no_more()
+    with interrupt_reported():
+        app.run(guarded, flags_parser=_parse)
 
 
 @contextlib.contextmanager
@@ -127,23 +108,8 @@ def interrupt_reported() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _tell_no_more()
         print(f"{_name()}: stopped by Ctrl-C", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
-
-
-def _report_interrupt(kind, error, trace):
-    """Does what `interrupt_reported` does; a `sys.excepthook`."""
-    if issubclass(kind, KeyboardInterrupt):
-        with interrupt_reported():
-            raise error
-    sys.__excepthook__(kind, error, trace)
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    """All programs' handler of Ctrl-C: raises `KeyboardInterrupt`."""
-    del number, frame
-    _end_with(KeyboardInterrupt())
 
 
 def end_at_sigterm() -> None:
@@ -161,32 +127,9 @@ def end_at_sigterm() -> None:
 
     def end(number, _):
         print(f"{_name()}: stopped by SIGTERM", file=sys.stderr)
-        _end_with(SystemExit(128 + number))
+        sys.exit(128 + number)
 
     signal.signal(signal.SIGTERM, end)
-
-
-def _end_with(error: BaseException) -> NoReturn:
-    """Raises an error in a signal handler, and again if it gets lost.
-
-    NumPy and others call Python from C and ignore what it raises. So do Python
-    itself in `__del__` and a library with a bare `except`. The program would
-    then continue. So the error is raised again whenever no error is being
-    handled. While it propagates, Python code runs only in `finally` and the
-    like, which are not disturbed.
-    """
-
-    def tell_again(number, frame):
-        if sys.exc_info()[1] is None:
-            raise error
-
-    signal.signal(signal.SIGALRM, tell_again)
-    signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_END, _SECONDS_TO_END)
-    raise error
-
-
-def _tell_no_more():
-    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @contextlib.contextmanager
@@ -223,9 +166,10 @@ def _parse(argv):
 def _steps_on_cpu():
     """Returns whether this is a training program without an accelerator.
 
-    Servers should give memory back. On the host of an accelerator there is
-    nothing to gain, and it was not measured what its many threads lose by
-    sharing one arena.
+    glibc returns the large blocks of a step to the system, and takes them back
+    page by page for the next operation: up to a fifth of a step. Servers should
+    give memory back, and on the host of an accelerator there is nothing to
+    gain.
     """
     # The flags of training_flags, which this module must not import.
     values = flags.FLAGS
@@ -267,39 +211,6 @@ def _name():
     return os.path.basename(sys.argv[0])
 
 
-def name_arguments(**named: flags.FlagHolder) -> None:
-    """Tells by which flags users of a program give arguments of the library.
-
-    `run` puts the flags into the library's messages: "`is_frozen` must ..."
-    becomes "--freeze must ...". Arguments with the names of their flags need
-    not be told, and `define_flags` tells its own.
-
-    Args:
-        **named: {argument: its flag}.
-    """
-    for argument, flag in named.items():
-        _FLAGS_OF_ARGUMENTS[argument] = flag.name
-
-
-def _with_flags(message):
-    """Returns a message of the library about arguments with their flags.
-
-    A message that begins with a place in a file and a colon is about the file,
-    whose keys may have the names of flags. It is returned as it is.
-    """
-    if ": " in message.partition("`")[0]:
-        return message
-
-    def flag(match):
-        name = match["alone"] or match["given"]
-        name = _FLAGS_OF_ARGUMENTS.get(name, name)
-        if name not in flags.FLAGS:
-            return match[0]
-        return f"--{name}" if match["alone"] else f"--{name}="
-
-    return _ARGUMENT.sub(flag, message)
-
-
 def define_flags(
     dataclass: Any, only: Collection[str] | None = None, **names: str
 ) -> dict[str, flags.FlagHolder]:
@@ -329,7 +240,6 @@ def define_flags(
         else:
             holder = _DEFINE[kind](name, default, help_text)
         holders[field.name] = holder
-    name_arguments(**holders)
     return holders
 
 
@@ -387,10 +297,3 @@ def numbers(flag: flags.FlagHolder) -> tuple[int, ...]:
             f"Received: --{flag.name}={','.join(flag.value)}."
         )
     return tuple(map(int, flag.value))
-
-
-# `python -m bert_tf.run_...` imports for half a second before it calls `run`.
-# Other programs, which may import this module through the library, keep theirs.
-_run_package = getattr(sys.modules["__main__"].__spec__, "parent", None) or ""
-if _run_package.partition(".")[0] == "bert_tf":
-    sys.excepthook = _report_interrupt

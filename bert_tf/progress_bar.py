@@ -1,7 +1,6 @@
-"""Progress of long work: a bar if a user watches, otherwise log lines."""
+"""Progress of long work: one line if a user watches, otherwise log lines."""
 
 import contextlib
-import logging as std_logging
 import sys
 import threading
 import time
@@ -15,6 +14,8 @@ from tqdm import tqdm
 # There is a log line at least every 30 seconds.
 SECONDS_PER_LINE = 30.0
 _SECONDS_PER_UPDATE = 1.0
+# Erases a line of a terminal from the cursor on.
+_ERASED = "\x1b[K"
 
 _Item = TypeVar("_Item")
 
@@ -34,26 +35,21 @@ class Interval:
         return time.monotonic() - self._start >= self._seconds
 
 
-class _Tqdm(tqdm):
-    # Otherwise a thread checks every bar every ten seconds.
-    monitor_interval = 0
-
-
 class ProgressBar(contextlib.AbstractContextManager):
-    """A bar on stderr, if that is a terminal or a notebook; otherwise nothing.
+    """A line on stderr, if that is a terminal or a notebook; otherwise nothing.
 
-    A context manager. Log lines in its block appear above the bar.
+    A context manager. What is logged in its block overwrites the line, which
+    is written again below.
 
     Args:
         title: Name of the work.
         total: Number of units to do; None if it is not known.
         unit: Name of one unit.
         first: Number of units that were done before.
-        stays: Whether the bar stays when its block ends. If it does not stay,
-            it is not shown at all for work of less than a second.
+        stays: Whether the line stays when its block ends.
 
     Attributes:
-        is_shown: Whether there is a bar.
+        is_shown: Whether there is a line.
     """
 
     def __init__(
@@ -65,38 +61,44 @@ class ProgressBar(contextlib.AbstractContextManager):
         stays: bool = True,
     ) -> None:
         self.is_shown = _somebody_looks_on()
+        self._title, self._total, self._unit = title, total, unit
+        self._first, self._stays = first, stays
+        self._line = ""
+        self._start = time.monotonic()
         self._due = Interval(_SECONDS_PER_UPDATE)
-        self._exits = contextlib.ExitStack()
-        if self.is_shown:
-            self._bar = self._exits.enter_context(
-                _Tqdm(
-                    desc=title,
-                    total=total,
-                    unit=unit,
-                    initial=first,
-                    leave=stays,
-                    delay=0 if stays else _SECONDS_PER_UPDATE,
-                    mininterval=_SECONDS_PER_UPDATE,
-                    miniters=1,
-                    dynamic_ncols=True,
-                )
-            )
-            self._exits.enter_context(_cleared_for_logs(self._bar))
 
     def __exit__(self, *exception):
-        self._exits.close()
+        if self.is_shown:
+            line = f"{self._line}\n" if self._stays and self._line else ""
+            print(f"{_ERASED}{line}", end="", file=sys.stderr, flush=True)
 
     @property
     def is_due(self) -> bool:
-        """Whether there is a bar that was not updated for a second."""
+        """Whether there is a line that was not updated for a second."""
         return self.is_shown and self._due.is_over
 
     def update(self, done: int, text: str = "") -> None:
         """Shows the total number of units done so far, and a text after it."""
         if self.is_shown:
-            self._bar.set_postfix_str(text, refresh=False)
-            self._bar.update(done - self._bar.n)
+            self._line = self.line(done, text)
+            # The cursor goes back: what is logged stands in the line's place.
+            shown = f"{_ERASED}{self._line}"
+            print(shown, end="\r", file=sys.stderr, flush=True)
             self._due.restart()
+
+    def line(self, done: int, text: str = "") -> str:
+        """Returns what `update` shows."""
+        return tqdm.format_meter(
+            done,
+            self._total,
+            time.monotonic() - self._start,
+            # Width 0 gives the numbers alone.
+            ncols=0,
+            prefix=self._title,
+            unit=self._unit,
+            postfix=text,
+            initial=self._first,
+        )
 
 
 @contextlib.contextmanager
@@ -108,14 +110,13 @@ def track(
 ) -> Iterator[Iterator[_Item]]:
     """Yields an iterator of items that shows its progress.
 
-    Without a bar there is a log line every 30 seconds.
+    Without such a line there is a log line every 30 seconds.
 
     Args:
         items: Items that take time to make or to process.
         title, total, unit: As for `ProgressBar`.
     """
     line = Interval(SECONDS_PER_LINE)
-    start = time.monotonic()
     with ProgressBar(title, total, unit, stays=False) as bar:
 
         def shown():
@@ -123,16 +124,7 @@ def track(
                 if bar.is_due:
                     bar.update(done)
                 elif line.is_over and not bar.is_shown:
-                    # Width 0 gives the numbers without a bar.
-                    text = tqdm.format_meter(
-                        done,
-                        total,
-                        time.monotonic() - start,
-                        ncols=0,
-                        prefix=title,
-                        unit=unit,
-                    )
-                    logging.info("%s", text)
+                    logging.info("%s", bar.line(done))
                     line.restart()
                 yield item
 
@@ -167,20 +159,3 @@ def _somebody_looks_on():
     # A notebook's stream is no terminal.
     is_notebook = type(sys.stderr).__module__.startswith("ipykernel")
     return is_notebook or sys.stderr.isatty()
-
-
-@contextlib.contextmanager
-def _cleared_for_logs(bar):
-    """Clears the bar before anything is logged by Python in the block."""
-    make_record = std_logging.getLogRecordFactory()
-
-    # All loggers and handlers use this, whatever their streams.
-    def clear_and_make(*arguments, **options):
-        bar.clear()
-        return make_record(*arguments, **options)
-
-    std_logging.setLogRecordFactory(clear_and_make)
-    try:
-        yield
-    finally:
-        std_logging.setLogRecordFactory(make_record)

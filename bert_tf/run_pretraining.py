@@ -38,11 +38,6 @@ from bert_tf.runs import options as options_lib
 from bert_tf.runs import stopping
 
 _OPTIONS = program.define_flags(options_lib.PretrainingOptions)
-program.name_arguments(
-    decay=_OPTIONS["learning_rate_decay"],
-    peak_learning_rate=_OPTIONS["learning_rate"],
-    power=_OPTIONS["learning_rate_power"],
-)
 _INPUT_FILE = flags.DEFINE_string(
     "input_file",
     None,

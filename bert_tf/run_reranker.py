@@ -59,7 +59,6 @@ _NUM_NEGATIVES = flags.DEFINE_integer(
     lower_bound=1,
     upper_bound=options.MOST_NEGATIVES,
 )
-program.name_arguments(loss_name=_LOSS)
 
 
 def main(argv):

@@ -186,12 +186,6 @@ _STORED = (
     (_QUERY_PROMPT, "query_prompt"),
     (_PASSAGE_PROMPT, "passage_prompt"),
 )
-program.name_arguments(
-    loss_name=_LOSS,
-    is_normalized=_NORMALIZE,
-    is_symmetric=_SYMMETRIC,
-    corpus=_CORPUS_FILE,
-)
 
 
 def main(argv):

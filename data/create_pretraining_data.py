@@ -135,7 +135,7 @@ def main(argv):
         _run_pipeline(source, tokenizer, settings)
         return
     if _BEAM_OPTION.value:
-        raise ValueError("`beam_option` must come with `beam_runner`.")
+        raise ValueError("--beam_option must come with --beam_runner.")
     bars = {}
 
     def progress(stage, done, total):
@@ -172,15 +172,15 @@ def main(argv):
 def _run_pipeline(source, tokenizer, settings):
     if _NUM_WORKERS.present:
         raise ValueError(
-            "`num_workers` must not come with `beam_runner`, which has its own "
-            f"options. Received: num_workers={_NUM_WORKERS.value}."
+            "--num_workers must not come with --beam_runner, which has its own "
+            f"options. Received: --num_workers={_NUM_WORKERS.value}."
         )
     try:
         # Beam is only needed for this flag.
         from bert_tf.pretraining import run_beam
     except ImportError as error:
         raise ValueError(
-            "`beam_runner` needs Apache Beam: pip install 'bert_tf[beam]' "
+            "--beam_runner needs Apache Beam: pip install 'bert_tf[beam]' "
             f"({error})."
         ) from error
     options = [f"--{option}" for option in _BEAM_OPTION.value]
@@ -207,22 +207,22 @@ def _source():
         for flag in (_TFDS_DATA_DIR, _TFDS_SPLIT):
             if flag.present:
                 raise ValueError(
-                    f"`{flag.name}` must come with `tfds_name`. "
-                    f"Received: {flag.name}={flag.value!r}."
+                    f"--{flag.name} must come with --tfds_name. "
+                    f"Received: --{flag.name}={flag.value!r}."
                 )
         field, form = _SETTINGS["text_field"], _SETTINGS["input_format"].value
         if field.present and form != "jsonl":
             raise ValueError(
-                "`text_field` must come with --input_format=jsonl or "
-                f"`tfds_name`. Received: text_field={field.value!r}, "
-                f"input_format={form}."
+                "--text_field must come with --input_format=jsonl or "
+                f"--tfds_name. Received: --text_field={field.value!r}, "
+                f"--input_format={form}."
             )
         program.require(input_file=_INPUT_FILE.value)
         return _INPUT_FILE.value
     if _INPUT_FILE.value or _SETTINGS["input_format"].present:
         raise ValueError(
-            "`tfds_name` must not come with `input_file` or `input_format`. "
-            f"Received: tfds_name={_TFDS_NAME.value!r}."
+            "--tfds_name must not come with --input_file or --input_format. "
+            f"Received: --tfds_name={_TFDS_NAME.value!r}."
         )
 
     from bert_tf.pretraining.sources import tfds_text

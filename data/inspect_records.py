@@ -58,8 +58,8 @@ def main(argv):
     for flag in (_HTML_RECORDS, _HTML_SEED):
         if flag.present and not _HTML.value:
             raise ValueError(
-                f"`{flag.name}` must come with `html`. "
-                f"Received: {flag.name}={flag.value}."
+                f"--{flag.name} must come with --html. "
+                f"Received: --{flag.name}={flag.value}."
             )
     vocabulary = _read_vocabulary(_VOCAB_FILE.value)
     page_data = _page_data(vocabulary) if _HTML.value else None
@@ -111,9 +111,9 @@ def _read_vocabulary(path):
     vocabulary = tokenizer_files.read_vocabulary(path.rstrip("/"))
     if vocabulary is None:
         raise ValueError(
-            "`vocab_file` must be a vocabulary, or a folder with one of "
+            "--vocab_file must be a vocabulary, or a folder with one of "
             f"{', '.join(tokenizer_files.vocabulary_files())}. "
-            f"Received: vocab_file={path}."
+            f"Received: --vocab_file={path}."
         )
     return vocabulary
 

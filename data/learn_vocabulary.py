@@ -19,7 +19,6 @@ several files in a folder. Give this folder to other programs as --vocab_file:
 """
 
 import contextlib
-import importlib
 import itertools
 import logging
 import os
@@ -95,21 +94,17 @@ def main(argv):
     vocab_size = _VOCAB_SIZE.value or _VOCAB_SIZES[_MODEL.value]
     if _DO_LOWER_CASE.value and _MODEL.value == "byte_bpe":
         raise ValueError(
-            "`do_lower_case` must be False with --model=byte_bpe. Received: "
-            "do_lower_case=True."
+            "--do_lower_case must be False with --model=byte_bpe. Received: "
+            "--do_lower_case=True."
         )
     if _TEXT_FIELD.present and _INPUT_FORMAT.value != "jsonl":
         raise ValueError(
-            "`text_field` must come with --input_format=jsonl. Received: "
-            f"text_field={_TEXT_FIELD.value!r}, "
-            f"input_format={_INPUT_FORMAT.value}."
+            "--text_field must come with --input_format=jsonl. Received: "
+            f"--text_field={_TEXT_FIELD.value!r}, "
+            f"--input_format={_INPUT_FORMAT.value}."
         )
     paths = text_files.without_empty(files.expand_globs(_INPUT_FILE.value))
     _check_output_file(_OUTPUT_FILE.value, paths, is_wordpiece)
-
-    # Before the bar starts: once its thread runs, TensorFlow's messages are
-    # not filtered (`quiet`).
-    importlib.import_module("bert_tf.text.learners.wordpiece")
 
     start = time.monotonic()
     num_bytes = sum(map(files.size, paths))
@@ -211,12 +206,12 @@ def _read_texts(paths, progress):
 
 def _check_output_file(output_file, paths, is_wordpiece):
     if is_wordpiece and files.is_folder(output_file):
-        raise ValueError(f"`output_file` is a folder: {output_file}.")
+        raise ValueError(f"--output_file is a folder: {output_file}.")
     if not is_wordpiece and files.exists(output_file):
         is_folder = files.is_folder(output_file)
         if not is_folder or files.list_folder(output_file):
             raise ValueError(
-                "`output_file` must be an empty folder with "
+                "--output_file must be an empty folder with "
                 f"--model={_MODEL.value}, or a new one. Received: "
                 f"{output_file}, {'with files' if is_folder else 'a file'}."
             )

@@ -77,7 +77,6 @@ _TIMEOUT_SECONDS = flags.DEFINE_integer(
     "Longest wait for the SavedModel to be loaded, and for each answer.",
     lower_bound=1,
 )
-program.name_arguments(check_file=_INPUT_FILE)
 
 
 def main(_):

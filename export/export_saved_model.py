@@ -243,12 +243,6 @@ _WARMUP_BATCH_SIZES = flags.DEFINE_list(
     "Batch sizes, comma-separated, that the server warms up with before the "
     "version takes traffic; needs tensorflow-serving-api.",
 )
-program.name_arguments(
-    precision=_SERVING_PRECISION,
-    is_frozen=_FREEZE,
-    is_checked=_CHECK,
-    is_jit_compiled=_JIT,
-)
 
 
 def main(_):

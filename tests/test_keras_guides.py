@@ -2,6 +2,8 @@
 
 import pydoc
 import re
+import subprocess
+import sys
 from typing import ClassVar
 
 import keras
@@ -152,6 +154,25 @@ def test_a_file_needs_no_import_but_of_the_library(
     left, right = again.optimizer.variables, model.optimizer.variables
     for one, other in zip(left, right, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        # Who only looks for Keras takes nothing away.
+        "import bert_tf; importlib.util.find_spec('keras'); import keras",
+        "import keras; import bert_tf",
+    ],
+)
+def test_a_file_is_read_whatever_is_imported_first(tmp_path, imports):
+    make_model().save(tmp_path / "model.keras")
+    code = (
+        f"import importlib.util; {imports}\n"
+        f"model = keras.saving.load_model({str(tmp_path / 'model.keras')!r})\n"
+        "assert type(model) is bert_tf.BertClassifier\n"
+        "assert type(model.optimizer) is bert_tf.BertOptimizer"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_functional_model_of_its_layers_needs_none_either(

@@ -38,7 +38,7 @@ REFUSALS = {
         "--format=onnx",
     ),
     "create_pretraining_data": (
-        "--masked_lm_prob must be in (0, 1]. Received: ",
+        "`masked_lm_prob` must be in (0, 1]. Received: ",
         "--input_file=a",
         "--output_file=b",
         "--vocab_file=c",
@@ -73,7 +73,7 @@ REFUSALS = {
         "--learning_rate=-1",
     ),
     "run_distillation": (
-        "--losses must be different names from soft_targets, masked_lm, ",
+        "`losses` must be different names from soft_targets, masked_lm, ",
         "--teacher=no/where",
         "--input_file=a",
         "--output_dir=no/where",
@@ -118,7 +118,7 @@ REFUSALS = {
         "--matryoshka_sizes=8,a",
     ),
     "run_search": (
-        "--range_min must be 0 or more and below --range_max. Received: ",
+        "`range_min` must be 0 or more and below `range_max`. Received: ",
         "--model_dir=a",
         "--work_dir=b",
         "--squad_files=c",
@@ -257,19 +257,6 @@ from bert_tf import program
 signal.signal(signal.SIGINT, signal.default_int_handler)
 program.run(lambda argv: os.kill(os.getpid(), signal.SIGINT))
 """
-# As `python -m` does, with Ctrl-C during the imports.
-_IMPORTING = """
-import runpy
-import sys
-
-class Interrupted:
-    def find_spec(self, name, path=None, target=None):
-        if name == "bert_tf.training_flags":
-            raise KeyboardInterrupt
-
-sys.meta_path.insert(0, Interrupted())
-runpy.run_module("bert_tf.run_squad", run_name="__main__", alter_sys=True)
-"""
 
 
 @pytest.mark.parametrize("module", ["bert_tf", "bert_tf.run_pretraining"])
@@ -286,10 +273,9 @@ def test_help_may_be_read_in_part(module):
     assert process.wait() == 1
 
 
-@pytest.mark.parametrize("code", [_INTERRUPTED, _IMPORTING])
-def test_ctrl_c_is_one_line(code):
+def test_ctrl_c_is_one_line():
     process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True
+        [sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True
     )
     assert process.returncode == 130
     assert process.stderr == "-c: stopped by Ctrl-C\n"
@@ -331,54 +317,6 @@ def test_a_refusal_tells_where_the_trace_of_others_is(statement, answer):
     assert re.fullmatch(f"-c: error: {answer}\n", done.stderr)
 
 
-@pytest.mark.parametrize(
-    ("message", "answer"),
-    [
-        (
-            "`is_frozen` must be False with kind=b. Received: is_frozen=True.",
-            "--freeze must be False with --kind=b. Received: --freeze=True.",
-        ),
-        (
-            "One of `kind` and `width` must be given. Received: width=1, kind=",
-            "One of --kind and `width` must be given. Received: width=1, "
-            "--kind=",
-        ),
-        # Words that are no arguments, and a file's keys, stay.
-        (
-            "`kind` must be the model's kind=3. Received: ' kind=4'.",
-            "--kind must be the model's kind=3. Received: ' kind=4'.",
-        ),
-        (
-            "a/task.json: `kind` must be b. Received: kind=c.",
-            "a/task.json: `kind` must be b. Received: kind=c.",
-        ),
-    ],
-)
-def test_a_refusal_names_the_flags_of_arguments(message, answer):
-    done = run_main(
-        f"""
-        from absl import flags
-        freeze = flags.DEFINE_bool("freeze", False, "")
-        flags.DEFINE_string("kind", None, "")
-        program.name_arguments(is_frozen=freeze)
-        raise ValueError({message!r})
-        """
-    )
-    assert done.returncode == 1
-    assert done.stderr == f"-c: error: {answer}\n"
-
-
-def test_a_refusal_names_a_flag_that_an_option_gave_another_name():
-    done = run_main(
-        """
-        from bert_tf.pretraining.settings import Settings
-        program.define_flags(Settings, masking_mode="masking")
-        raise ValueError("`masking_mode` must be static.")
-        """
-    )
-    assert done.stderr == "-c: error: --masking must be static.\n"
-
-
 def test_an_object_store_that_cannot_be_reached_is_one_line():
     done = run_main(
         """
@@ -387,10 +325,11 @@ def test_an_object_store_that_cannot_be_reached_is_one_line():
         """
     )
     assert done.returncode == 1
+    # After what TensorFlow says when it is loaded.
     assert re.fullmatch(
         r"-c: error: .*'nostore' not implemented .*nostore://bucket/vocab.txt.*"
-        r" BERT_TF_TRACEBACK=1 shows the trace\.\n",
-        done.stderr,
+        r" BERT_TF_TRACEBACK=1 shows the trace\.",
+        done.stderr.splitlines()[-1],
     )
 
 
@@ -408,35 +347,6 @@ def test_sigterm_ends_a_program_that_cleans_up():
     assert process.returncode == 143
     assert process.stdout == "cleaned up\n"
     assert process.stderr.endswith(": stopped by SIGTERM\n")
-
-
-@pytest.mark.parametrize(
-    ("name", "told", "status"),
-    [("SIGTERM", "SIGTERM", 143), ("SIGINT", "Ctrl-C", 130)],
-)
-def test_a_signal_is_not_lost_where_a_library_passes_over_errors(
-    name, told, status
-):
-    """As NumPy does where it calls Python from C."""
-    process = run_main(
-        f"""
-        program.end_at_sigterm()
-        try:
-            try:
-                os.kill(os.getpid(), signal.{name})
-            except BaseException:
-                pass
-            time.sleep(20)
-            print('went on')
-        finally:
-            # Longer than it takes until it is told again.
-            time.sleep(0.6)
-            print('cleaned up')
-        """
-    )
-    assert process.returncode == status
-    assert process.stdout == "cleaned up\n"
-    assert process.stderr.endswith(f": stopped by {told}\n")
 
 
 @pytest.mark.parametrize(

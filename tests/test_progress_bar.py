@@ -1,4 +1,4 @@
-"""Bars on a terminal, lines in a log, and never both in one line."""
+"""One line on a terminal, lines in a log."""
 
 import logging
 import re
@@ -33,53 +33,48 @@ def attach(monkeypatch):
     logger.removeHandler(handlers[0])
 
 
-def test_a_bar_stands_below_what_is_logged(attach):
+def test_what_is_logged_stands_in_the_line_s_place(attach):
     terminal = attach()
-    factory = logging.getLogRecordFactory()
     with progress_bar.ProgressBar("train", 40, first=10) as bar:
         assert bar.is_shown
-        assert terminal.lines()[0].startswith("train:  25%|")
         bar.update(20, "loss 0.5")
-        logger.warning("A warning.")
+        assert terminal.lines()[0].startswith("train:  50% 20/40 [00:00<")
+        message = "A warning that is as long as what stands there, and longer."
+        logger.warning(message)
         bar.update(30, "loss 0.25")
     logger.warning("Another.")
     first, second, third, rest = terminal.lines()
-    assert first == "A warning."
+    assert first == message
     assert re.fullmatch(
-        r"train:  75%\|.*\| 30/40 \[\d\d:\d\d<\d\d:\d\d, .*step/s, "
-        r"loss 0\.25\]",
+        r"train:  75% 30/40 \[\d\d:\d\d<\d\d:\d\d, .*step/s, loss 0\.25\]",
         second,
     )
     assert (third, rest) == ("Another.", "")
-    assert logging.getLogRecordFactory() is factory
 
 
-def test_a_bar_within_a_bar_goes_when_it_ends(attach, monkeypatch):
+def test_a_line_within_another_goes_when_it_ends(attach, monkeypatch):
     terminal = attach()
     monkeypatch.setattr(progress_bar, "_SECONDS_PER_UPDATE", 0.0)
     with progress_bar.ProgressBar("train", 4) as bar:
         bar.update(1)
         with progress_bar.track(iter("abc"), "evaluate", 3) as tracked:
-            assert next(tracked) == "a"
-            assert next(tracked) == "b"
-            assert "evaluate:  33%|" in terminal.getvalue()
-            logger.warning("A warning.")
-            assert list(tracked) == ["c"]
+            assert list(tracked) == ["a", "b", "c"]
+            assert terminal.lines()[0].startswith("evaluate:  67% 2/3")
+        assert terminal.lines() == [""]
         bar.update(4)
-    lines = [line for line in terminal.lines() if line]
-    assert lines[0] == "A warning."
-    assert lines[1].startswith("train: 100%|")
-    assert len(lines) == 2
+    line, rest = terminal.lines()
+    assert line.startswith("train: 100% 4/4")
+    assert rest == ""
 
 
-def test_what_takes_no_second_has_no_bar(attach):
+def test_what_takes_no_second_has_no_line(attach):
     terminal = attach()
     with progress_bar.track(range(3), "evaluate", 3) as tracked:
         assert list(tracked) == [0, 1, 2]
     assert "evaluate" not in terminal.getvalue()
 
 
-def test_a_log_has_lines_and_no_bar(capsys, caplog, monkeypatch):
+def test_a_log_has_lines_of_its_own(capsys, caplog, monkeypatch):
     caplog.set_level("INFO", logger="absl")
     with progress_bar.ProgressBar("train", 4) as bar:
         assert not bar.is_shown

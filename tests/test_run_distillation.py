@@ -253,7 +253,7 @@ def test_wrong_flags_are_refused_in_a_line(case, tmp_path, run_program):
         (
             "tuned",
             {"train_file": "{folder}/train.tsv", "student_layers": "2"},
-            "--student_layers must be layers of the teacher, 0 to 1.",
+            "`student_layers` must be layers of the teacher, 0 to 1.",
         ),
         (
             "tuned",

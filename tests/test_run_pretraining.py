@@ -250,7 +250,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         ),
         (
             {"do_train": True, "learning_rate_decay": "polynomial"},
-            "--learning_rate_power must be given with the polynomial decay",
+            "`power` must be given with the polynomial decay",
         ),
         (
             {"do_train": True, "layerwise_learning_rate_decay": 2},
@@ -281,8 +281,8 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         ),
         (
             {"do_train": True, "max_position_embeddings": 4096},
-            "--max_position_embeddings must be that of the checkpoint or the "
-            "configuration, 16. Received: --max_position_embeddings=4096. "
+            "`max_position_embeddings` must be that of the checkpoint or the "
+            "configuration, 16. Received: max_position_embeddings=4096. "
             "bert_tf convert --max_position_embeddings gives a checkpoint "
             "more.",
         ),
@@ -292,8 +292,8 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
                 "bert_config_file": "tiny",
                 "max_position_embeddings": 8,
             },
-            "--max_seq_length must be at most the model's "
-            "max_position_embeddings=8. Received: --max_seq_length=11. "
+            "`max_seq_length` must be at most the model's "
+            "max_position_embeddings=8. Received: max_seq_length=11. "
             "--max_position_embeddings gives more: to a new model in bert_tf "
             "pretrain, to a checkpoint in bert_tf convert.",
         ),

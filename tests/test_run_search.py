@@ -265,7 +265,7 @@ def test_numbers_of_questions_are_not_those_of_paragraphs(
         (["--do_mine", "--triplets_file=a.csv"], "end with .jsonl or .tsv"),
         (
             ["--do_mine", "--queries_file=a.jsonl", "--triplets_file=a.jsonl"],
-            "--triplets_file is also one of the input files: a.jsonl",
+            "`triplets_file` is also one of the input files: a.jsonl",
         ),
         (
             [

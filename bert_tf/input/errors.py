@@ -15,11 +15,8 @@ BAD_RECORDS = "Bad records:"
 
 # Longest search for the file that a record came from.
 _SEARCH_SECONDS = 60.0
-# A record is its length, a checksum of the length, the data, and a checksum of
-# the data.
-_HEADER_SIZE = 8 + 4
-_FRAME_SIZE = _HEADER_SIZE + 4
-_READ_AHEAD = 1 << 18
+# A record's length, the checksum of that, and the checksum of its data.
+_FRAME_SIZE = 8 + 4 + 4
 
 
 @contextlib.contextmanager
@@ -51,39 +48,26 @@ def reason(error: Exception) -> str:
     return re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(error))
 
 
-def find_damage(paths: Sequence[str], offset: int) -> tuple[str, int] | None:
-    """Returns the path of the damaged file and where its record begins.
+def find_damage(paths: Sequence[str]) -> tuple[str, int] | None:
+    """Returns the path of the first damaged file and its record's number.
 
     Args:
-        paths: Record files.
-        offset: Offset of the damage as TensorFlow reports it: the beginning of
-            a record, or of its data.
+        paths: Record files, which are read from their beginnings.
 
     Returns:
-        (path, offset), or None if no file is damaged there or the search took
-        more than a minute.
+        (path, number from 1 on), or None if no file is damaged or the search
+        took more than a minute.
     """
     end = time.monotonic() + _SEARCH_SECONDS
     for path in paths:
-        for start in (offset - _HEADER_SIZE, offset):
-            if start >= 0 and _has_damaged_data(path, start):
-                return path, start
-        if time.monotonic() > end:
-            return None
-    # A damaged header cannot be told from bytes that are no header. To find
-    # one, the files are read from their beginnings.
-    for path in paths:
-        place = 0
+        number = 1
         try:
-            for record in _records(path, place):
-                place += len(record) + _FRAME_SIZE
-                if place > offset:
-                    break
-                if time.monotonic() > end:
-                    return None
+            for _ in tf.data.TFRecordDataset(path):
+                number += 1
         except tf.errors.DataLossError:
-            if place == offset:
-                return path, place
+            return path, number
+        if time.monotonic() > end:
+            break
     return None
 
 
@@ -100,56 +84,27 @@ def check_end(path: str, num_records: int, num_bytes: int) -> None:
     Raises:
         ValueError: If the file holds more.
     """
-    end = num_bytes + num_records * _FRAME_SIZE
-    if files.size(path) != end:
-        raise ValueError(f"{BAD_RECORDS} {_damage(path, end)}")
+    if files.size(path) != num_bytes + num_records * _FRAME_SIZE:
+        raise ValueError(f"{BAD_RECORDS} {_damage(path, num_records + 1)}")
 
 
-def _damage(path, offset):
+def _damage(path, number):
     return (
-        f"{path}: the record at byte {offset} is damaged or cut short. "
+        f"{path}: record {number} is damaged or cut short. "
         "Make or copy the file again, or leave it out."
     )
 
 
 def _describe_damage(paths, error):
-    match = re.search(r"\w+ record at (\d+)", error.message)
     found = None
     # A file may have been deleted meanwhile.
     with contextlib.suppress(OSError, tf.errors.OpError):
-        found = match and find_damage(paths, int(match[1]))
+        found = find_damage(paths)
     if found:
         return _damage(*found)
     where = paths[0] if len(paths) == 1 else "a file"
     return (
         f"{where} is damaged or cut short: "
-        f"{match[0] if match else reason(error)}. "
+        f"{reason(error).partition(chr(10))[0]}. "
         "bert_tf.data.inspect_records reads files one by one."
     )
-
-
-def _records(path, start):
-    """Returns an iterator of a file's records, bytes, from an offset on."""
-    records = tf.data.experimental.from_variant(
-        tf.raw_ops.TFRecordDatasetV2(
-            filenames=[path],
-            compression_type="",
-            buffer_size=_READ_AHEAD,
-            byte_offsets=[start],
-        ),
-        tf.TensorSpec([], tf.string),
-    )
-    # tf.data's optimizations do not know `byte_offsets`, and fail.
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False
-    return records.with_options(options).as_numpy_iterator()
-
-
-def _has_damaged_data(path, start):
-    """Returns whether there is a record with a good header and bad data."""
-    try:
-        next(_records(path, start), None)
-    except tf.errors.DataLossError as error:
-        return not re.search(rf"corrupted record at {start}\b", error.message)
-    return False

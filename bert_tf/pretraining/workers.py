@@ -16,7 +16,6 @@ import queue
 import threading
 from collections import abc
 
-from bert_tf import lean_imports
 from bert_tf import quiet
 
 # In a worker, the object whose methods are the tasks.
@@ -150,7 +149,6 @@ def _run(tasks, executor, started, method, numbers):
 def _set_up(tasks, watched):
     global _tasks
     quiet.quieten()
-    lean_imports.leave_out()
     _tasks = pickle.loads(tasks)
     import tensorflow as tf
 
@@ -158,7 +156,6 @@ def _set_up(tasks, watched):
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.set_visible_devices([], "GPU")
-    # After the import: `quiet` only filters it in single-threaded processes.
     threading.Thread(
         target=_end_with_parent, args=(watched,), daemon=True
     ).start()

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from absl import logging
 
-from bert_tf import program
 from bert_tf.training.preemption import PREEMPTED_EXIT_CODE
 from bert_tf.training.preemption import PreemptedError
 
@@ -18,10 +17,7 @@ def exits_when_told() -> Iterator[None]:
 
     Outside training, and when pressed twice, Ctrl-C ends it at once.
     """
-    if signal.getsignal(signal.SIGINT) in (
-        program.interrupt,
-        signal.default_int_handler,
-    ):
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield

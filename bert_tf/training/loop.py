@@ -119,7 +119,7 @@ def train(
     Every `iterations_per_loop` steps, and every 30 seconds, it logs a line and
     writes TensorBoard summaries into the state's folder. It saves a checkpoint
     every `save_checkpoints_steps` steps, at the end, and in a new run after
-    half a minute. On a terminal and in a notebook, a progress bar replaces the
+    half a minute. On a terminal and in a notebook, a progress line replaces the
     lines of every 30 seconds.
 
     Args:

@@ -307,7 +307,7 @@ def test_program_leaves_the_old_file_when_it_refuses(run_program, tmp_path):
     )
 
     assert process.returncode == 1
-    assert "--vocab_size must be at least" in process.stderr
+    assert "`vocab_size` must be at least" in process.stderr
     assert out.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "text.txt",

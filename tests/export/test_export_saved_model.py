@@ -82,41 +82,42 @@ def test_a_version_that_is_there_is_an_error_of_one_line(run_program, tmp_path):
     [
         (
             ["--format=onnx", "--freeze"],
-            "--freeze must not be given with --format=onnx. "
-            "Received: --freeze=True.",
+            "`is_frozen` must not be given with format=onnx. "
+            "Received: is_frozen=True.",
         ),
         (
             ["--format=onnx", "--serving_precision=bfloat16"],
-            "--serving_precision must not be given with --format=onnx. "
-            "Received: --serving_precision='bfloat16'.",
+            "`precision` must not be given with format=onnx. "
+            "Received: precision='bfloat16'.",
         ),
         (
             ["--format=onnx", "--jit"],
-            "--jit must not be given with --format=onnx. Received: --jit=True.",
+            "`is_jit_compiled` must not be given with format=onnx. "
+            "Received: is_jit_compiled=True.",
         ),
         (
             ["--jit_lengths=8"],
-            "--jit_lengths must not be given without --jit. "
-            "Received: --jit_lengths=(8,).",
+            "`jit_lengths` must not be given without `is_jit_compiled`. "
+            "Received: jit_lengths=(8,).",
         ),
         (
             ["--label_column=a"],
-            "--label_column must be given with a --check_file. "
-            "Received: --label_column='a', --check_file=None.",
+            "`label_column` must be given with a `check_file`. "
+            "Received: label_column='a', check_file=None.",
         ),
         (
             ["--kind=encoder", "--freeze"],
-            "--freeze must be False with the kind encoder, which can be "
-            "trained by its API. Received: --freeze=True.",
+            "`is_frozen` must be False with the kind encoder, which can be "
+            "trained by its API. Received: is_frozen=True.",
         ),
         (
             ["--kind=preprocessor", "--contents=ids"],
-            "--contents must be text with the kind preprocessor. "
-            "Received: --contents='ids'.",
+            "`contents` must be text with the kind preprocessor. "
+            "Received: contents='ids'.",
         ),
     ],
 )
-def test_refusals_name_flags(run_program, tmp_path, flags, message):
+def test_refusals_name_options(run_program, tmp_path, flags, message):
     if "--format=onnx" in flags:
         pytest.importorskip("onnx")
         pytest.importorskip("onnxruntime")

@@ -299,11 +299,11 @@ def test_file_that_is_cut_in_a_header_is_refused(examples, tmp_path, num_bytes):
     assert len(list(inspection.read([str(path)]))) == 1
     # The beginning of a header: TensorFlow takes it for the end.
     path.write_bytes(data + data[:num_bytes])
-    match = f"x.tfrecord: the record at byte {len(data)} is damaged or cut"
+    match = "x.tfrecord: record 2 is damaged or cut"
     with pytest.raises(ValueError, match=match):
         list(inspection.read([str(path)]))
     path.write_bytes(data[:num_bytes])
-    with pytest.raises(ValueError, match="the record at byte 0 is damaged"):
+    with pytest.raises(ValueError, match="record 1 is damaged"):
         list(inspection.read([str(path)]))
 
 

@@ -63,8 +63,7 @@ def test_tasks_in_this_process():
         assert dict(run("square", [2, 3])) == {2: 4, 3: 9}
 
 
-def test_what_a_worker_raises_and_a_killed_worker(capfd, monkeypatch):
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+def test_what_a_worker_raises_and_a_killed_worker():
     with workers.pool(Tasks(), 2) as run:
         assert dict(run("square", [5])) == {5: 25}
         with pytest.raises(ValueError, match="not 3"):
@@ -78,8 +77,6 @@ def test_what_a_worker_raises_and_a_killed_worker(capfd, monkeypatch):
         assert os.getpid() in found.values()
         with pytest.raises(OSError, match="was killed.*Run again"):
             list(run("die", range(9)))
-    # TensorFlow, which it imports, says nothing of the machine.
-    assert capfd.readouterr().err == ""
 
 
 def test_an_error_does_not_wait_for_tasks_of_others(tmp_path):

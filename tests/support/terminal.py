@@ -12,7 +12,7 @@ class Terminal(io.StringIO):
     def lines(self):
         """Returns the lines that stand on the screen, without their ends."""
         rows, row, column = [""], 0, 0
-        text = self.getvalue().replace("\x1b[A", "\v")
+        text = self.getvalue().replace("\x1b[K", "\v")
         for character in text:
             if character == "\r":
                 column = 0
@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
                 row, column = row + 1, 0
                 rows += [""] * (row == len(rows))
             elif character == "\v":
-                row -= 1
+                rows[row] = rows[row][:column]
             else:
                 line = rows[row].ljust(column)
                 rows[row] = line[:column] + character + line[column + 1 :]
