@@ -312,8 +312,8 @@ class TrainingState:
         """Lists the newest checkpoints and removes the older ones."""
         steps = self._steps_so_far()
         num_old = max(0, len(steps) - self._keep_checkpoint_max)
-        # The list is for other programs: a `CheckpointState` as text. The public
-        # function that writes one is in `tf.compat.v1`, and deprecated.
+        # The list is for other programs: a `CheckpointState` as text. A public
+        # function writes one, but in `tf.compat.v1`, with a warning.
         lines = [f'model_checkpoint_path: "{_NAME}{self.step}"\n'] + [
             f'all_model_checkpoint_paths: "{_NAME}{step}"\n'
             for step in steps[num_old:]
