@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from bert_tf.checkpoints.loading import load_open
     from bert_tf.checkpoints.loading import load_weights
     from bert_tf.checkpoints.model_folder import save
-    from bert_tf.checkpoints.optimizer_state import load_optimizer
 else:
     # Lazy: flags are built from `containers` without importing TensorFlow.
     __getattr__ = lazy.attach(
@@ -23,7 +22,6 @@ else:
             "convert": "bert_tf.checkpoints.conversion",
             "load": "bert_tf.checkpoints.loading",
             "load_open": "bert_tf.checkpoints.loading",
-            "load_optimizer": "bert_tf.checkpoints.optimizer_state",
             "load_weights": "bert_tf.checkpoints.loading",
             "save": "bert_tf.checkpoints.model_folder",
         },
@@ -33,7 +31,6 @@ __all__ = [
     "convert",
     "load",
     "load_open",
-    "load_optimizer",
     "load_weights",
     "save",
 ]

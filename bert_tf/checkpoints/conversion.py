@@ -1,9 +1,7 @@
 """Converts checkpoints from one format to another, tensor by tensor."""
 
 import dataclasses
-import itertools
 
-import numpy as np
 from absl import logging
 
 from bert_tf import files
@@ -34,10 +32,10 @@ def convert(
 ) -> report.CoverageReport:
     """Converts a checkpoint; every value stays bit-identical.
 
-    This covers weights, heads, Adam's moments, the global step, vocabulary,
-    case, label names and sentence-transformers' settings. The formats
-    "hugging_face" and "bert_tf" give the same folder, except that "bert_tf"
-    keeps task.json.
+    This covers weights, heads, vocabulary, case, label names and
+    sentence-transformers' settings. The state of an optimizer is left out.
+    The formats "hugging_face" and "bert_tf" give the same folder, except that
+    "bert_tf" keeps task.json.
 
     Args:
         source: Like the `path` of `checkpoints.load`.
@@ -45,9 +43,9 @@ def convert(
         file_format: One of `containers.FORMATS`.
         allow_partial: Whether tensors may be missing, left over or of another
             shape. They are then not in the target, and the report lists them.
-        max_position_embeddings: As in `checkpoints.load`; Adam's moments are
-            repeated like the embeddings. The folder's longest text grows too,
-            unless it was set to fewer tokens than there were positions.
+        max_position_embeddings: As in `checkpoints.load`. The folder's longest
+            text grows too, unless it was set to fewer tokens than there were
+            positions.
         do_lower_case: Whether the model's texts were lower-cased. None takes
             the source's setting; without one, texts were lower-cased if the
             vocabulary has no capitals.
@@ -102,7 +100,8 @@ def convert(
         # Our folders use Hugging Face's tensor names.
         target_format = file_format if is_google else containers.HUGGING_FACE
         tensors, entries = _weights(checkpoint, steps, target_format)
-        slots, slot_entries = _slots(checkpoint, table, target_format)
+        ignored = checkpoint.container.ignored.items()
+        entries.extend(plan.ignored(*item) for item in ignored)
         kept, file_entries = _sentence_files(checkpoint, is_google)
         if is_google:
             assert family.google_config_file and family.write_google_config
@@ -111,7 +110,7 @@ def convert(
                 family.google_config_file: files.to_json(values),
                 model_folder.VOCABULARY_FILE: vocabulary.to_text(),
             }
-            _write_release(target, tensors | slots, texts)
+            _write_release(target, tensors, texts)
         else:
             architecture = family.architecture_of(its_parts)
             tensors = {
@@ -122,10 +121,8 @@ def convert(
             texts = kept | _texts(checkpoint, config, architecture, tokenizer)
             if file_format == containers.HUGGING_FACE:
                 texts[model_folder.TASK_FILE] = None
-            model_folder.write(target, tensors, texts, slots)
-    coverage = report.CoverageReport(
-        checkpoint.path, (*entries, *slot_entries, *file_entries)
-    )
+            model_folder.write(target, tensors, texts)
+    coverage = report.CoverageReport(checkpoint.path, (*entries, *file_entries))
     logging.info("Converted a checkpoint:\n%s", coverage)
     return coverage
 
@@ -178,39 +175,11 @@ def _weights(checkpoint, steps, target_format):
     return tensors, entries
 
 
-def _slots(checkpoint, table, target_format):
-    """Returns {name in the target: array} of moments and step, and entries."""
-    container = checkpoint.container
-    slots, entries = {}, []
-    used = {containers.GLOBAL_STEP}
-    for tensor, slot in itertools.product(table, containers.SLOTS):
-        name = f"{tensor.name(checkpoint.file_format)}{slot}"
-        if name in container.slots:
-            used.add(name)
-            target, array = _read(checkpoint, tensor, target_format, slot)
-            slots[target] = array
-            note = f"from {name}"
-            entries.append(
-                CoverageEntry(report.LOADED, target, array.shape, note)
-            )
-    step = container.global_step
-    if step is not None:
-        name = containers.GLOBAL_STEP
-        slots[name] = np.array(step, np.int64)
-        entries.append(CoverageEntry(report.LOADED, name, (), f"{step}"))
-    entries.extend(
-        plan.ignored(name, shape)
-        for name, shape in (container.slots | container.ignored).items()
-        if name not in used
-    )
-    return slots, entries
-
-
-def _read(checkpoint, tensor, target_format, slot=""):
+def _read(checkpoint, tensor, target_format):
     """Returns a tensor's name and array in the target."""
     stored = tensor.stored(target_format)
-    array = plan.read(checkpoint, tensor, slot)
-    return stored.name + slot, stored.transform.to_file(array)
+    array = plan.read(checkpoint, tensor)
+    return stored.name, stored.transform.to_file(array)
 
 
 def _write_release(folder, tensors, texts):

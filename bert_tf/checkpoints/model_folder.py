@@ -27,7 +27,6 @@ from bert_tf import formats
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import model_card
-from bert_tf.checkpoints import optimizer_state
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints import variables
 from bert_tf.checkpoints.containers import hugging_face_folder
@@ -84,7 +83,6 @@ def save(
     label_names: Sequence[str] | None = None,
     problem_type: str | None = None,
     vectors: sentence_folder.SentenceVectors | None = None,
-    optimizer: keras.optimizers.Optimizer | None = None,
     origin: model_card.Origin | None = None,
     untrained_parts: Collection[str] = (),
 ) -> None:
@@ -107,8 +105,6 @@ def save(
             classifier that gives a text several labels.
         vectors: None, or how to make the vector of a text: the folder is then
             one of sentence-transformers.
-        optimizer: None, or the optimizer whose moments and step are saved, so
-            that training can continue, in google-research/bert too.
         origin: None, or what the model card says about the training.
         untrained_parts: Names of heads, from `parts`, that were neither loaded
             nor trained; they are left out.
@@ -168,10 +164,7 @@ def save(
         for tensor, variable in matched.items()
         if tensor.part in its_parts
     }
-    slots = None
-    if optimizer is not None:
-        slots = optimizer_state.tensors_of(optimizer, matched)
-    write(folder, tensors, texts, slots)
+    write(folder, tensors, texts)
     path = f"{folder}/{model_card.CARD_FILE}"
     with _without_errors(path):
         # `write` has removed bert_tf's own card: one that exists is the user's.
@@ -195,7 +188,6 @@ def write(
     folder: str,
     tensors: dict[str, np.ndarray],
     texts: dict[str, str | bytes | None],
-    slots: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Writes weights and texts into a model folder, whole or not at all.
 
@@ -206,7 +198,6 @@ def write(
         tensors: {name in the file: float32 array}.
         texts: {name of a file: its contents, or None to remove it}, with
             config.json at the end.
-        slots: None, or {name: array} of Adam's moments and the global step.
 
     Raises:
         ValueError, OSError: As in `save`.
@@ -217,10 +208,6 @@ def write(
         if text is not None
     }
     write_tensors = hugging_face_folder.write
-    if slots:
-        writers[hugging_face_folder.SLOTS_FILE] = functools.partial(
-            write_tensors, tensors=slots
-        )
     writers[WEIGHTS_FILE] = functools.partial(write_tensors, tensors=tensors)
     if not files.list_folder(folder):
         with files.whole_folder(folder, last=CONFIG_FILE) as temporary:
@@ -230,9 +217,8 @@ def write(
     _check_same_model(folder, texts)
     # Everything is written before anything is renamed. Files are renamed in
     # reverse: weights first, configuration last. Since the folder held this
-    # model or none, every state in between is this model or none. Moments and
-    # scores of the old weights are removed first.
-    slots_path = f"{folder}/{hugging_face_folder.SLOTS_FILE}"
+    # model or none, every state in between is this model or none. Scores of
+    # the old weights are removed first.
     with contextlib.ExitStack() as stack:
         temporaries = [
             stack.enter_context(files.whole_file(f"{folder}/{name}"))
@@ -240,8 +226,6 @@ def write(
         ]
         for temporary, write_file in zip(temporaries, writers.values()):
             write_file(temporary)
-        if files.exists(slots_path):
-            files.remove(slots_path)
         card_path = f"{folder}/{model_card.CARD_FILE}"
         with _without_errors(card_path):
             if read_card(folder) is not None:

@@ -137,7 +137,7 @@ def check(steps: list[Step]) -> None:
     raise ValueError("\n".join(lines))
 
 
-def read(checkpoint: Checkpoint, tensor: Tensor, slot: str = "") -> np.ndarray:
+def read(checkpoint: Checkpoint, tensor: Tensor) -> np.ndarray:
     """Returns a tensor that fits, like `Checkpoint.read`.
 
     Position embeddings are repeated, from the first position on, until there
@@ -146,27 +146,19 @@ def read(checkpoint: Checkpoint, tensor: Tensor, slot: str = "") -> np.ndarray:
     Longformer, section 5).
 
     Raises:
-        ValueError: If it cannot be read, or a moment does not fit its weight.
+        ValueError: If it cannot be read.
     """
-    array = checkpoint.read(tensor, slot)
+    array = checkpoint.read(tensor)
     if array.shape == tensor.shape:
         return array
-    if _can_extend(tensor, array.shape, tensor.shape):
-        first = tensor.first_row
-        assert first is not None
-        new = np.arange(tensor.shape[0] - first) % (len(array) - first)
-        return np.concatenate([array[:first], array[first:][new]])
-    name = tensor.stored(checkpoint.file_format).name + slot
-    raise ValueError(
-        f"{checkpoint.container.file_of(name)}: the tensor {name} must have "
-        f"the shape of its weight, {list(tensor.shape)}. "
-        f"Received: {list(array.shape)}."
-    )
+    first = tensor.first_row
+    assert first is not None
+    new = np.arange(tensor.shape[0] - first) % (len(array) - first)
+    return np.concatenate([array[:first], array[first:][new]])
 
 
 def ignored(name: str, shape: tuple[int, ...]) -> report.CoverageEntry:
     """Returns the report's entry for a tensor that is not a weight."""
-    # Told by its name: a look-up would open the optimizer's file.
     note = "the optimizer's" if "/" in name else "no weight"
     return report.CoverageEntry(report.LEFT_OVER, name, shape, note)
 

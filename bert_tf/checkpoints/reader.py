@@ -189,12 +189,11 @@ class Checkpoint:
         has_head = self.architecture or set(parts.OF_ONE_NAME) & set(self.parts)
         return not has_head
 
-    def read(self, tensor: Tensor, slot: str = "") -> np.ndarray:
+    def read(self, tensor: Tensor) -> np.ndarray:
         """Returns a tensor in the layout of its Keras variable.
 
         Args:
             tensor: An entry of the family's table.
-            slot: "" for the weight, or one of `containers.SLOTS`.
 
         Returns:
             A float32 array. A transposed one is a view: no memory is moved.
@@ -204,7 +203,7 @@ class Checkpoint:
                 finite; the message names file and tensor.
         """
         stored = tensor.stored(self.file_format)
-        name = stored.name + slot
+        name = stored.name
         array = self.container.read(name)
         # The sum is not finite if any value is not. Sums of finite values
         # overflow so rarely that only then all values are checked.

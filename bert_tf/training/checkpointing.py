@@ -19,9 +19,6 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-# Public only in `tf.compat.v1`, which takes a second to load.
-from tensorflow.python.checkpoint import checkpoint_management
-
 from bert_tf import files
 from bert_tf import formats
 from bert_tf.training import lock
@@ -314,14 +311,13 @@ class TrainingState:
         """Lists the newest checkpoints and removes the older ones."""
         steps = self._steps_so_far()
         num_old = max(0, len(steps) - self._keep_checkpoint_max)
-        # The list is for other programs. The public function of this name
-        # logs a deprecation warning.
-        checkpoint_management.update_checkpoint_state_internal(
-            self.folder,
-            self._path(self.step),
-            [self._path(n) for n in steps[num_old:]],
-            save_relative_paths=True,
-        )
+        # The list is for other programs: a `CheckpointState` as text. A public
+        # function writes one, but in `tf.compat.v1`, with a warning.
+        lines = [f'model_checkpoint_path: "{_NAME}{self.step}"\n'] + [
+            f'all_model_checkpoint_paths: "{_NAME}{step}"\n'
+            for step in steps[num_old:]
+        ]
+        files.write_text(f"{self.folder}/checkpoint", "".join(lines))
         for step in steps[:num_old]:
             # The index first: if the program is killed in between, shards
             # without an index remain, which the next run removes. An index

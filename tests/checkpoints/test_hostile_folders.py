@@ -9,7 +9,6 @@ import time
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import files
@@ -288,51 +287,6 @@ def test_a_tied_tensor_without_values_is_left_over(tmp_path):
     encoder = checkpoints.load(tmp_path, BertEncoder)
     left_over = encoder.coverage_report.names("left over")
     assert left_over == ("cls.predictions.decoder.weight",)
-
-
-def test_a_model_answers_beside_a_damaged_optimizer(folder):
-    path = folder / "optimizer.safetensors"
-    path.write_bytes(b"no file of tensors")
-    # Nor does the note beside a buffer open it.
-    buffer = "bert.embeddings.position_ids"
-    tensors = peer.tensors("BertForTokenClassification")
-    peer.write_folder(
-        folder,
-        "BertForTokenClassification",
-        tensors | {buffer: np.arange(9)[None]},
-        id2label={"0": "O", "1": "B-x", "2": "I-x", "3": "B-y"},
-    )
-    model = checkpoints.load(folder, BertEncoder)
-    assert buffer in model.coverage_report.names("left over")
-    starting_point.find(str(folder))
-    match = r"optimizer\.safetensors: is truncated"
-    with pytest.raises(ValueError, match=match):
-        checkpoints.convert(folder, folder / "out", "bert_tf")
-    # Nor does it bring weights of its own.
-    name = "bert.encoder.layer.1.output.dense.bias"
-    write_weights(path, {name: entry([12], (0, 48))}, b"0" * 48)
-    model = checkpoints.load(folder, BertEncoder)
-    (found,) = (
-        variable
-        for variable in model.weights
-        if variable.path.endswith("layer_1/output/bias")
-    )
-    np.testing.assert_array_equal(found, tensors[name])
-    with pytest.raises(ValueError, match=f"{name} does not belong to an"):
-        checkpoints.convert(folder, folder / "out", "bert_tf")
-
-
-def test_a_google_checkpoint_s_step_is_read_for_who_asks(tmp_path):
-    tf.raw_ops.SaveV2(
-        prefix=f"{tmp_path}/x",
-        tensor_names=["global_step"],
-        shape_and_slices=[""],
-        tensors=[tf.constant(float("nan"))],
-    )
-    checkpoint = tf1_checkpoint.Tf1Checkpoint(str(tmp_path))
-    assert checkpoint.ignored == {"global_step": ()}
-    with pytest.raises(ValueError, match="x: the tensor global_step must"):
-        _ = checkpoint.global_step
 
 
 @pytest.mark.parametrize(

@@ -170,11 +170,7 @@ def test_a_full_disk_as_a_rerun_prunes_is_an_os_error(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise tf.errors.ResourceExhaustedError(None, None, "no space")
 
-    monkeypatch.setattr(
-        checkpointing.checkpoint_management,
-        "update_checkpoint_state_internal",
-        fail,
-    )
+    monkeypatch.setattr(checkpointing.files, "write_text", fail)
     with pytest.raises(OSError, match="step 4 cannot be written: no space"):
         again.prune()
     assert again.saved_steps() == [2, 4]

@@ -5,11 +5,8 @@ They know nothing of models. Each has these attributes:
     file_format     GOOGLE or HUGGING_FACE: whose names the tensors have
     folder          the folder of configuration and vocabulary
     weights_path    the file that errors about missing weights name
-    slots_path      the file that errors about missing moments name
     shapes          {name: shape} of the weights
     ignored         {name: shape} of tensors that are not weights
-    slots           {name: shape} of Adam's moments
-    global_step     the number of training steps, or None
     file_of(name)   the path of the file that holds a tensor
     read(name)      a tensor as it is stored, a float32 array
 """
@@ -22,10 +19,6 @@ HUGGING_FACE = "hugging_face"
 BERT_TF = "bert_tf"
 # What a checkpoint can be converted to.
 FORMATS = (GOOGLE, HUGGING_FACE, BERT_TF)
-
-# The names of Adam's moments: the weight's name with one of these at its end.
-SLOTS = ("/adam_m", "/adam_v")
-GLOBAL_STEP = "global_step"
 
 _MAX_NAME = 256
 

@@ -1,12 +1,9 @@
 """Hugging Face's folders: one file of weights, or shards and an index.
 
-The weights are in safetensors files or, without them, in PyTorch's own. A
-folder may also hold optimizer.safetensors: our file for Adam's moments and
-the global step, with which a training run can continue elsewhere.
+The weights are in safetensors files or, without them, in PyTorch's own.
 """
 
 import contextlib
-import functools
 import os
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -28,7 +25,6 @@ SAFETENSORS = (WEIGHTS_FILE, INDEX_FILE)
 PICKLES = (PICKLE_FILE, PICKLE_INDEX_FILE)
 # The first of them that is there is read, as in transformers.
 WEIGHTS_FILES = (*SAFETENSORS, *PICKLES)
-SLOTS_FILE = "optimizer.safetensors"
 # The dtypes that weights may be stored in.
 _FLOATS = ("F64", "F32", "F16", "BF16")
 
@@ -65,7 +61,6 @@ class HuggingFaceFolder:
                 f"{folder}: must hold weights, as {' or '.join(WEIGHTS_FILES)}."
             )
         self.weights_path = path
-        self.slots_path = f"{folder}/{SLOTS_FILE}"
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.ignored: dict[str, tuple[int, ...]] = {}
         self._stack = stack
@@ -74,53 +69,6 @@ class HuggingFaceFolder:
         self._sources: dict[str, tuple[_File, str, str]] = {}
         for path, expected in self._weight_files():
             self._open_weights(path, expected)
-
-    @property
-    def slots(self) -> dict[str, tuple[int, ...]]:
-        """{name: shape} of Adam's moments, if the folder holds them."""
-        shapes = dict(self._slots_and_step)
-        shapes.pop(containers.GLOBAL_STEP, None)
-        return shapes
-
-    @property
-    def global_step(self) -> int | None:
-        """The number of training steps, or None if nothing tells it.
-
-        Raises:
-            ValueError: If it is not one integer.
-        """
-        name = containers.GLOBAL_STEP
-        if name not in self._slots_and_step:
-            return None
-        source, path, _ = self._sources[name]
-        shape = source.shapes[name]
-        dtype = source.dtype_name(name)
-        if shape or dtype != "I64":
-            raise ValueError(
-                f"{path}: the tensor {name} must be one I64. "
-                f"Received: {dtype} {list(shape)}."
-            )
-        return int(source.read(name))
-
-    @functools.cached_property
-    def _slots_and_step(self):
-        """{name: shape} of the optimizer's file, if there is one.
-
-        The file is opened on demand: a model predicts without it.
-        """
-        if not files.exists(self.slots_path):
-            return {}
-        source = self._open(self.slots_path)
-        for name in source.shapes:
-            if name != containers.GLOBAL_STEP and not name.endswith(
-                containers.SLOTS
-            ):
-                raise ValueError(
-                    f"{self.slots_path}: the tensor {name} does not belong to "
-                    "an optimizer."
-                )
-            self._sources[name] = (source, self.slots_path, name)
-        return source.shapes
 
     def find_tied(self, tied: Mapping[str, str]) -> None:
         """Gives weights their names that are there under a copy's alone.

@@ -4,8 +4,7 @@
     bert_model.ckpt.data-00000-of-00001    values
 
 A training run's checkpoint also holds the optimizer's slots, each under its
-weight's name and one more, and the global_step. Adam's moments of Google's code
-are /adam_m and /adam_v; other slots and numbers are no weights.
+weight's name and one more, and numbers such as global_step: no weights.
 """
 
 import threading
@@ -46,7 +45,7 @@ class Tf1Checkpoint:
 
     def __init__(self, path: str) -> None:
         self.prefix = find_prefix(path)
-        self.weights_path = self.slots_path = self.prefix
+        self.weights_path = self.prefix
         self.folder = self.prefix.rpartition("/")[0] or "."
         self._lock = threading.Lock()
         try:
@@ -67,13 +66,9 @@ class Tf1Checkpoint:
                 "Give a model folder."
             )
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.slots: dict[str, tuple[int, ...]] = {}
         self.ignored: dict[str, tuple[int, ...]] = {}
-        self._step_dtype = dtypes.get(containers.GLOBAL_STEP)
         for name in sorted(shapes):
             shape = tuple(shapes[name])
-            if name.endswith(containers.SLOTS):
-                self.slots[name] = shape
             # No weight is a number, such as beta1_power and the loss scale.
             is_weight = dtypes[name].is_floating and shape
             # Sorted: the weight comes before its slots.
@@ -81,24 +76,6 @@ class Tf1Checkpoint:
                 self.ignored[name] = shape
             else:
                 self.shapes[name] = shape
-
-    @property
-    def global_step(self) -> int | None:
-        """The number of training steps, or None if nothing tells it.
-
-        Raises:
-            ValueError: If it is not one integer.
-        """
-        if self._step_dtype is None:
-            return None
-        name = containers.GLOBAL_STEP
-        shape = self.ignored[name]
-        if shape or not self._step_dtype.is_integer:
-            raise ValueError(
-                f"{self.prefix}: the tensor {name} must be one integer. "
-                f"Received: {self._step_dtype.name} {list(shape)}."
-            )
-        return int(self._read(name))
 
     def file_of(self, name: str) -> str:
         """Returns the prefix: a checkpoint is one logical file."""
@@ -110,13 +87,10 @@ class Tf1Checkpoint:
         Raises:
             ValueError: If it cannot be read; names file and tensor.
         """
-        return np.asarray(self._read(name), np.float32)
-
-    def _read(self, name):
         try:
             # All threads share the reader's one position in the index.
             with self._lock:
-                return self._reader.get_tensor(name)
+                return np.asarray(self._reader.get_tensor(name), np.float32)
         except _READER_ERRORS as error:
             raise ValueError(
                 f"{self.prefix}.data-*: the tensor {name} cannot be read: "
