@@ -232,7 +232,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self._assign_add(v, (ops.square(g) - v) * (1 - self.beta_2))
         update = self._update(index, variable, self.iterations + 1)
         rate = ops.cast(learning_rate, variable.dtype)
-        self._assign_add(variable, update * -(rate * self._rate_factors[index]))
+        self._assign_add(variable, -rate * self._rate_factors[index] * update)
 
     def _update(self, index, variable, step):
         """Returns what is subtracted from a variable, for a rate of 1."""
