@@ -43,10 +43,8 @@ def prepare(job):
     states = randomness.seed_states(model)
     batches = iter(source.training_batches(job["batch_size"]))
 
-    def make_step(batch, is_last):
-        return step_lib.train_step(
-            model, objective, optimizer, batch, measures_update=is_last
-        )
+    def make_step(batch):
+        return step_lib.train_step(model, objective, optimizer, batch)
 
     if job["jit_compile"]:
         make_step = compilation.jit(make_step)
@@ -57,7 +55,7 @@ def prepare(job):
         sums = tf.zeros([2])
         for index in tf.range(count):
             randomness.set_seeds(states, 12345, first_step + index)
-            results = make_step(next(batches), index == count - 1)
+            results = make_step(next(batches))
             sums += tf.stack(results["metrics"]["padding"])
         return sums
 

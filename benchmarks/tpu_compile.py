@@ -57,13 +57,7 @@ def lower_step(config, length, num_predictions, batch_size, rematerialize):
     @tf.function(autograph=False, jit_compile=True)
     def step(batch, number):
         randomness.set_seeds(states, 12345, number)
-        return step_lib.train_step(
-            model,
-            objective,
-            optimizer,
-            batch,
-            measures_update=number == 0,
-        )
+        return step_lib.train_step(model, objective, optimizer, batch)
 
     batch = {
         name: tf.zeros((batch_size, *shape), dtype.replace("int64", "int32"))

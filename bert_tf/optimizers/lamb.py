@@ -48,51 +48,11 @@ class LambOptimizer(bert.BertOptimizer):
         # Decided by the paths alone, because the weight decay may be 0.
         self._is_adapted = [not self._is_excluded(v) for v in variables]
 
-    def update_step(self, gradient, variable, learning_rate):
-        index = self._get_variable_index(variable)
-        momentum, velocity = self._momentums[index], self._velocities[index]
-        dtype = variable.dtype
-        gradient = ops.cast(gradient, dtype)
-        clip_factor = self._step_cache.get(
-            (variable.device, dtype), lambda: self._clip_factor(dtype)
-        )
-        if clip_factor is not None:
-            gradient = gradient * clip_factor
-
-        self.assign_add(
-            momentum,
-            self._zero_if_nonfinite((gradient - momentum) * (1 - self.beta_1)),
-        )
-        self.assign_add(
-            velocity,
-            self._zero_if_nonfinite(
-                (ops.square(gradient) - velocity) * (1 - self.beta_2)
-            ),
-        )
-        first, second = ops.convert_to_tensor(momentum), velocity
-        if self.bias_correction:
-            step = ops.cast(self.iterations + 1, dtype)
-            first = first / (1 - ops.power(self.beta_1, step))
-            second = second / (1 - ops.power(self.beta_2, step))
-        update = first / (ops.sqrt(second) + self.epsilon)
-        weights = bert.read_after(gradient, bert.handle(variable))
-        if self._is_decayed[index]:
-            update = update + self.weight_decay * weights
+    def _update(self, index, variable, step):
+        update = super()._update(index, variable, step)
         if self._is_adapted[index]:
-            update = _trust_ratio(weights, update) * update
-        rate = ops.cast(learning_rate, dtype) * self._rate_factors[index]
-        change = self._zero_if_nonfinite(rate * update)
-        self._update_norm.add(_itself, change)
-        self.assign_sub(variable, change)
-
-    def _zero_if_nonfinite(self, change):
-        if not self._skips_here():
-            return change
-        return ops.where(ops.isfinite(self.gradient_norm), change, 0.0)
-
-
-def _itself(change):
-    return change
+            update = _trust_ratio(variable, update) * update
+        return update
 
 
 def _trust_ratio(weights, update):

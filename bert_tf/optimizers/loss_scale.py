@@ -1,11 +1,12 @@
 """Loss scaling, for float16: the same on one device and on many."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
-import tensorflow as tf
 from keras import ops
 
+from bert_tf.optimizers import clipping
 from bert_tf.optimizers.bert import BertOptimizer
 
 
@@ -29,6 +30,12 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     """
 
     def __init__(self, inner_optimizer: BertOptimizer, **kwargs: Any) -> None:
+        if inner_optimizer.gradient_accumulation_steps:
+            raise ValueError(
+                "`gradient_accumulation_steps` of the optimizer must be None "
+                "if the loss is scaled. Received: gradient_accumulation_steps="
+                f"{inner_optimizer.gradient_accumulation_steps}."
+            )
         super().__init__(inner_optimizer, **kwargs)
         inner_optimizer.skip_nonfinite = True
 
@@ -40,22 +47,28 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     def apply(self, grads, trainable_variables=None):
         if not self.built:
             self.build(trainable_variables)
-        scale = tf.convert_to_tensor(self.dynamic_scale)
-        self.inner_optimizer.apply(
+        self.apply_summed(self.sum_and_clip(grads), trainable_variables)
+
+    def sum_and_clip(self, gradients: Sequence[Any]) -> list[Any]:
+        """Returns what `BertOptimizer.sum_and_clip` does, without the scale."""
+        scale = ops.convert_to_tensor(self.dynamic_scale)
+        return self.inner_optimizer.sum_and_clip(
             [
-                None
-                if gradient is None
-                else tf.convert_to_tensor(gradient)
-                / tf.cast(scale, gradient.dtype)
-                for gradient in grads
-            ],
-            trainable_variables,
+                None if g is None else g / ops.cast(scale, g.dtype)
+                for g in clipping.dense(gradients)
+            ]
         )
+
+    def apply_summed(
+        self, gradients: Sequence[Any], variables: Sequence[Any] | None = None
+    ) -> None:
+        """Makes a step by what `sum_and_clip` returned, and sets the scale."""
+        self.inner_optimizer.apply_summed(gradients, variables)
         is_finite = ops.isfinite(self.inner_optimizer.gradient_norm)
         count = ops.where(is_finite, self.step_counter + 1, 0)
         grows = count >= self.dynamic_growth_steps
         factor = ops.where(is_finite, ops.where(grows, 2.0, 1.0), 0.5)
-        self.dynamic_scale.assign(scale * factor)
+        self.dynamic_scale.assign(self.dynamic_scale * factor)
         self.step_counter.assign(ops.where(grows, 0, count))
 
 

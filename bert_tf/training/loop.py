@@ -145,7 +145,7 @@ def train(
         each. Loss terms, learning rate and gradient norm are means over the
         steps; metrics are means over their examples. `padding` is the share of
         positions that hold no token; `tokens_per_second` counts the others.
-        `update_ratio` is the norm of the last measured update divided by the
+        `update_ratio` is the norm of the last step's update divided by the
         norm of the weights. `input_share` is the share of the time spent
         waiting for batches. The reports also go to the log, to TensorBoard
         and, with more, into summary.json in the output folder.
@@ -423,12 +423,9 @@ def _report(state, steps, timer, config, strategy):
         tf.cast(tf.convert_to_tensor(variable), tf.float32)
         for variable in state.model.trainable_variables
     ]
-    # This mean is meaningless: only a few steps were measured.
-    del report["update_norm"]
-    measured = [
-        norm for step in steps if (norm := step["values"]["update_norm"])
-    ]
-    report["update_ratio"] = (measured[-1] if measured else 0.0) / max(
+    optimizer = getattr(state.optimizer, "inner_optimizer", state.optimizer)
+    update = optimizer.update_norm(steps[-1]["values"]["learning_rate"])
+    report["update_ratio"] = float(update) / max(
         float(tf.linalg.global_norm(weights)), 1e-30
     )
     report |= timer.report()

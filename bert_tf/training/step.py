@@ -48,7 +48,6 @@ def train_step(
     optimizer: keras.optimizers.Optimizer,
     batch: Batch,
     accumulation_steps: int = 1,
-    measures_update: bool | tf.Tensor = False,
     jit_compile: bool = False,
 ) -> StepResults:
     """Makes one step, in replica context.
@@ -60,76 +59,76 @@ def train_step(
         batch: This replica's share of the batch, a dictionary of tensors;
             `input_mask` is among them.
         accumulation_steps: Parts of the batch, computed one after the other.
-        measures_update: Whether to measure `update_norm`, which is 0
-            otherwise; a bool or a bool tensor.
         jit_compile: Whether XLA compiles the forward and backward pass. It
             cannot compile the communication between replicas: their sums and
             the update.
 
     Returns:
         A dictionary of float32 scalars, the same on all replicas. `values` is
-        {name: value} of the loss, its terms, the learning rate, the norms of
-        the gradient and of the update, and the number of tokens. `metrics` is
-        {name: (sum, weight)} and includes the share of padding.
+        {name: value} of the loss, its terms, the learning rate, the norm of the
+        gradient and the number of tokens. `metrics` is {name: (sum, weight)}
+        and includes the share of padding.
     """
     # The weights are summed first. Every replica divides by the weight of the
     # whole batch, so the replicas' gradients add up to the batch's gradient,
     # and so do the gradients of the parts of a batch.
     weights = _sum_over_replicas(objective.weights(batch))
+    # Read once: Keras goes through all layers to find them.
+    variables = model.trainable_variables
 
-    def run_part(part, weights):
-        # Read once: Keras goes through all layers to find them.
-        variables = model.trainable_variables
+    def differentiate(part, weights):
         with tf.GradientTape() as tape:
             outputs = model(part, training=True)
             totals = objective.losses(outputs, part)
             loss = objective.loss(objective.loss_terms(totals, weights))
-            scaled_loss = optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled_loss, variables)
-        # Variables that do not affect this loss have no gradient, e.g. the
-        # pooler if there are no next-sentence labels. They stay as they are,
-        # without weight decay. Keras does the same, but warns.
-        gradients = {
-            number: gradient
-            for number, gradient in enumerate(gradients)
-            if gradient is not None
-        }
-        # For trimmed batches TensorFlow does not know all shapes, e.g. that of
-        # the position embeddings' gradient.
-        for number, gradient in gradients.items():
-            if isinstance(gradient, tf.Tensor):
-                gradient.set_shape(variables[number].shape)
+            loss = optimizer.scale_loss(loss)
+        gradients = _gradients(tape, loss, variables)
         metrics = objective.metrics(outputs, part) | {"padding": _padding(part)}
         return gradients, totals, metrics
 
-    def run_parts(batch, weights):
-        run = functools.partial(run_part, weights=weights)
+    def differentiate_all(batch, weights):
+        run = functools.partial(differentiate, weights=weights)
         if accumulation_steps > 1:
             return accumulation.sum_over_parts(run, batch, accumulation_steps)
         return run(batch)
 
     if jit_compile:
-        run_parts = compilation_lib.jit(run_parts)
-    gradients, totals, metrics = run_parts(batch, weights)
-    trainable = model.trainable_variables
-    variables = [trainable[number] for number in gradients]
+        differentiate_all = compilation_lib.jit(differentiate_all)
+    gradients, totals, metrics = differentiate_all(batch, weights)
+
     learning_rate = tf.identity(optimizer.learning_rate)
-    inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-    with inner_optimizer.measuring_update(measures_update):
-        optimizer.apply(list(gradients.values()), variables)
+    summed = optimizer.sum_and_clip(list(gradients.values()))
+    optimizer.apply_summed(summed, [variables[number] for number in gradients])
 
     totals, metrics = _sum_over_replicas((totals, metrics))
     num_padding, num_places = metrics["padding"]
     terms = objective.loss_terms(totals, weights)
+    inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     values = {
         "loss": objective.loss(terms),
         **terms,
         "learning_rate": learning_rate,
         "gradient_norm": tf.identity(inner_optimizer.gradient_norm),
-        "update_norm": tf.identity(inner_optimizer.update_norm),
         "tokens": num_places - num_padding,
     }
     return {"values": values, "metrics": metrics}
+
+
+def _gradients(tape, loss, variables):
+    """Returns {number of a variable: its gradient}, dense.
+
+    Variables that do not affect this loss have no gradient, e.g. the pooler if
+    there are no next-sentence labels. They stay as they are, without weight
+    decay. Keras does the same, but warns.
+    """
+    gradients = {}
+    for number, gradient in enumerate(tape.gradient(loss, variables)):
+        if gradient is not None:
+            # Embeddings have IndexedSlices. For trimmed batches TensorFlow does
+            # not know all shapes, e.g. of the position embeddings' gradient.
+            gradients[number] = tf.convert_to_tensor(gradient)
+            gradients[number].set_shape(variables[number].shape)
+    return gradients
 
 
 def eval_step(
@@ -212,7 +211,7 @@ class CompiledSteps:
             A list of what `train_step` returned for each step, as floats, and
             the seconds that the steps waited for their batches. The seconds
             are None if the call compiled, as its time then says nothing about
-            the steps. The norm of the update is measured in the last step.
+            the steps.
         """
         num_compiled = self._log.num_compiled
         rows, waited = self._run_in_graph(
@@ -248,7 +247,6 @@ class CompiledSteps:
                 iterator,
                 replica_step,
                 step + tf.cast(index, tf.int64),
-                index == count - 1,
             )
             return index + 1, rows.write(index, row), waited + seconds
 
@@ -267,7 +265,7 @@ class CompiledSteps:
         )
         return rows.stack(), waited
 
-    def _make_step(self, strategy, iterator, replica_step, step, is_last):
+    def _make_step(self, strategy, iterator, replica_step, step):
         """Makes one step; returns the row of its results, and the seconds."""
         batch, seconds, arrived = self._next_batch(strategy, iterator)
         # Otherwise, with a single thread, TensorFlow may read the clock only
@@ -277,7 +275,7 @@ class CompiledSteps:
             with tf.control_dependencies(before):
                 before.append(self._log.begins(strategy, batch))
         with tf.control_dependencies(before):
-            results = strategy.run(replica_step, args=(batch, step, is_last))
+            results = strategy.run(replica_step, args=(batch, step))
         row = self._as_row(on_first_replica(strategy, results), iterator)
         if self._jit_compile:
             with tf.control_dependencies([row]):
@@ -296,7 +294,7 @@ class CompiledSteps:
             return batch, seconds, self._waiting_since.assign(0.0)
 
     def _replica_step(self, strategy):
-        """Returns a function of a batch, its step and whether it is the last.
+        """Returns a function of a batch and its step.
 
         If the step is compiled as a whole, nothing inside it is compiled
         separately.
@@ -308,11 +306,11 @@ class CompiledSteps:
         if is_whole:
             train = compilation_lib.jit(train)
 
-        def replica_step(batch, step, is_last):
+        def replica_step(batch, step):
             # Not compiled: XLA uses 32 of a seed's 64 bits, which would give
             # other masks.
             randomness.set_seeds(self._seed_states, self._seed, step)
-            return train(batch, measures_update=is_last)
+            return train(batch)
 
         return replica_step
 

@@ -11,6 +11,7 @@ from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers import bert
+from bert_tf.optimizers import clipping
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
@@ -183,27 +184,30 @@ def test_decay_skips_biases_and_layer_norms_by_path():
     assert len(model.trainable_variables) - len(kept) == 6 + 2 * 6
 
 
-@pytest.mark.parametrize("make_optimizer", [BertOptimizer, LambOptimizer])
-def test_decay_waits_for_the_gradient(make_optimizer):
+def test_what_is_computed_of_the_weights_waits_for_the_gradient():
     # What is computed before is kept beside the weights through the step.
     model = make_model()
     variables = model.trainable_variables
-    optimizer = make_optimizer(0.1, weight_decay=0.1)
+    optimizer = BertOptimizer(0.1, weight_decay=0.1)
     optimizer.build(variables)
     step = tf.function(lambda *grads: optimizer.apply(grads, variables))
     graph = step.get_concrete_function(
         *(tf.TensorSpec(v.shape, name="gradient") for v in variables)
     ).graph
     handles = {captured.ref(): held for captured, held in graph.captures}
-    held = [handles[v.value.handle.ref()] for v in variables]
+    held = {
+        handles[v.value.handle.ref()].ref()
+        for v in [*variables, *optimizer._momentums, *optimizer._velocities]
+    }
     uses = [
-        operation
+        use
         for operation in graph.get_operations()
-        if operation.type in ("ReadVariableOp", "AssignVariableOp")
-        and any(operation.inputs[0] is handle for handle in held)
+        if operation.type == "ReadVariableOp"
+        and operation.inputs[0].ref() in held
+        for use in operation.outputs[0].consumers()
     ]
-    # The embedding and the dense kernel, at least.
-    assert len({operation.inputs[0].ref() for operation in uses}) >= 2
+    # m and v twice each, and of five weights the two that are decayed.
+    assert len(uses) == 5 * 4 + 2
     for operation in uses:
         assert any("gradient" in name for name in _ancestors(operation))
 
@@ -296,13 +300,6 @@ def test_what_is_no_number_or_climbs_is_refused(option, value):
         BertOptimizer(**{option: value})
 
 
-def test_another_backend_is_refused(monkeypatch):
-    """Its step is TensorFlow's: JAX could not trace it."""
-    monkeypatch.setattr(bert.keras.backend, "backend", lambda: "jax")
-    with pytest.raises(ValueError, match="must run on TensorFlow.*BACKEND=jax"):
-        BertOptimizer()
-
-
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_fit_makes_the_step_of_the_formula(jit_compile):
     ids, labels = make_data(6)
@@ -323,6 +320,47 @@ def test_fit_makes_the_step_of_the_formula(jit_compile):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_accumulated_batches_are_one_large_batch(jit_compile):
+    """Clipped is their mean: each alone has another norm."""
+    ids, labels = make_data(24)
+    weights, norms = [], []
+    for num_parts in (1, 4):
+        model = make_model()
+        optimizer = BertOptimizer(
+            0.05,
+            bias_correction=True,
+            gradient_accumulation_steps=num_parts if num_parts > 1 else None,
+        )
+        model.compile(optimizer, loss=cross_entropy, jit_compile=jit_compile)
+        model.fit(
+            ids, labels, 12 // num_parts, epochs=2, verbose=0, shuffle=False
+        )
+        weights.append(model.get_weights())
+        norms.append(optimizer.gradient_norm.numpy())
+    assert norms[0] > 1
+    np.testing.assert_allclose(*norms, rtol=1e-5)
+    for one, many in zip(*weights):
+        np.testing.assert_allclose(one, many, rtol=0, atol=1e-6)
+
+
+def test_replicas_accumulate_in_the_loop():
+    with mirrored().scope():
+        variable = keras.Variable([1.0], name="kernel")
+        optimizer = BertOptimizer(0.5, gradient_accumulation_steps=3)
+        expected = "loop .*--gradient_accumulation_steps, .*_steps=3"
+        with pytest.raises(ValueError, match=expected):
+            optimizer.build([variable])
+
+
+def test_the_loop_s_step_does_not_accumulate_twice():
+    variable = keras.Variable([1.0], name="kernel")
+    optimizer = BertOptimizer(0.5, gradient_accumulation_steps=3)
+    optimizer.build([variable])
+    with pytest.raises(ValueError, match="is for `fit` on one device"):
+        optimizer.apply_summed([tf.constant([1.0])], [variable])
+
+
 @pytest.mark.parametrize(
     "num_devices", [2, pytest.param(4, marks=pytest.mark.slow)]
 )
@@ -339,6 +377,18 @@ def test_fit_is_the_same_on_mirrored_devices(num_devices):
     np.testing.assert_allclose(norms[0], norms[1], rtol=1e-4)
     for one, many in zip(*weights):
         np.testing.assert_allclose(one, many, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["_all_reduce_sum_gradients", "_apply_weight_decay", "_clip_gradients"],
+)
+def test_what_is_overridden_of_keras_is_there(name):
+    """Otherwise gradients are summed or clipped, or weights decayed, twice."""
+    assert callable(getattr(keras.optimizers.Optimizer, name))
+    assert getattr(BertOptimizer, name) is not getattr(
+        keras.optimizers.Optimizer, name
+    )
 
 
 def test_apply_sums_gradients_over_replicas_once_then_clips():
@@ -369,9 +419,8 @@ def test_apply_sums_gradients_over_replicas_once_then_clips():
     np.testing.assert_allclose(
         keras.ops.convert_to_numpy(optimizer._momentums[0]), [0.1], rtol=1e-6
     )
-    # TensorFlow takes 1 - beta_2 in float32, 1.3e-5 off from 0.001.
     np.testing.assert_allclose(
-        keras.ops.convert_to_numpy(variable), oracle.weights[0], rtol=2e-5
+        keras.ops.convert_to_numpy(variable), oracle.weights[0], rtol=1e-6
     )
 
 
@@ -380,12 +429,9 @@ def test_apply_sums_gradients_over_replicas_once_then_clips():
 )
 def test_gradients_are_summed_in_packs(monkeypatch, bytes_per_pack, num_packs):
     if bytes_per_pack is None:
-        assert bert._ALL_REDUCE.bytes_per_pack == 50 * 2**20
+        assert clipping._BYTES_PER_PACK == 50 * 2**20
     else:
-        options = tf.distribute.experimental.CommunicationOptions(
-            bytes_per_pack=bytes_per_pack
-        )
-        monkeypatch.setattr(bert, "_ALL_REDUCE", options)
+        monkeypatch.setattr(clipping, "_BYTES_PER_PACK", bytes_per_pack)
     # Collective operations, as on GPUs; they are traced, and not run.
     strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
     with strategy.scope():
@@ -448,21 +494,6 @@ def test_compiled_model_goes_on_from_its_file(tmp_path):
         np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-7)
 
 
-def test_a_loss_scale_factor_divides_gradients_of_embeddings_too():
-    weights = []
-    for factor in (None, 64.0):
-        table = keras.Variable(np.ones((3, 2), "float32"), name="embeddings")
-        optimizer = BertOptimizer(0.1, loss_scale_factor=factor)
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.gather(table.value, [0, 2, 2]) ** 2)
-            loss = optimizer.scale_loss(loss)
-        (gradient,) = tape.gradient(loss, [table.value])
-        assert isinstance(gradient, tf.IndexedSlices)
-        optimizer.apply([gradient], [table])
-        weights.append(keras.ops.convert_to_numpy(table))
-    np.testing.assert_array_equal(*weights)
-
-
 def test_not_a_number_is_not_hidden_by_clipping():
     variable = keras.Variable([1.0, 2.0], name="kernel")
     optimizer = BertOptimizer(0.1)
@@ -478,10 +509,8 @@ def test_a_step_that_is_not_finite_can_be_skipped():
     good = [tf.constant([0.5, -0.25])]
     for optimizer, variable in zip((kept, plain), variables):
         optimizer.apply(good, [variable])
-    with kept.measuring_update():
-        kept.apply([tf.constant([np.nan, 1.0])], variables[:1])
+    kept.apply([tf.constant([np.nan, 1.0])], variables[:1])
     assert np.isnan(kept.gradient_norm.numpy())
-    assert float(kept.update_norm) == 0
     assert int(kept.iterations) == 2
     for got, wanted in zip(kept.variables[2:4], plain.variables[2:4]):
         np.testing.assert_array_equal(got, wanted)
@@ -490,13 +519,6 @@ def test_a_step_that_is_not_finite_can_be_skipped():
     for optimizer, variable in zip((kept, plain), variables):
         optimizer.apply(good, [variable])
     np.testing.assert_array_equal(*variables)
-
-
-def test_tracing_the_norm_of_the_update_says_nothing(caplog, monkeypatch):
-    monkeypatch.setattr(tf.get_logger(), "propagate", True)
-    # Not the functions of an earlier test.
-    bert._half_squares.__wrapped__(tf.identity, (tf.float32,))
-    assert not caplog.records
 
 
 @pytest.mark.parametrize("make_optimizer", [BertOptimizer, LambOptimizer])
@@ -509,43 +531,25 @@ def test_the_norm_of_the_update_is_that_of_the_change(
         variables = [
             keras.Variable(np.arange(4.0) + n, name=f"w{n}") for n in range(3)
         ]
-        optimizer = make_optimizer(0.1)
+        optimizer = make_optimizer(1e-3)
         optimizer.build(variables)
 
-    def replica_step(is_measured):
-        with optimizer.measuring_update(is_measured):
-            optimizer.apply(
-                [tf.constant([0.5, -0.25, 1.0, 0.0])] * 3, variables
-            )
+    def replica_step():
+        optimizer.apply([tf.constant([0.5, -0.25, 1.0, 0.0])] * 3, variables)
 
     @tf.function
-    def step(is_measured):
-        strategy.run(replica_step, args=(is_measured,))
+    def step():
+        strategy.run(replica_step)
 
     for _ in range(2):
         before = [keras.ops.convert_to_numpy(v) for v in variables]
-        step(tf.constant(True))
+        step()
         after = [keras.ops.convert_to_numpy(v) for v in variables]
         np.testing.assert_allclose(
-            optimizer.update_norm,
+            optimizer.update_norm(1e-3),
             np.linalg.norm(np.subtract(after, before)),
-            rtol=1e-5,
+            rtol=1e-5 if make_optimizer is BertOptimizer else 1e-3,
         )
-    step(tf.constant(False))
-    assert float(optimizer.update_norm) == 0
-    # It is no part of what is saved.
-    assert len(optimizer.variables) == 2 + 2 * 3 + 1
-
-
-def test_the_norm_of_an_update_that_erases_a_weight_is_a_number():
-    # A learning rate times a weight decay of 1: nothing tells the earlier
-    # weight, and the norm was no number.
-    variable = keras.Variable([4.0, -3.0], name="kernel")
-    optimizer = BertOptimizer(0.5, weight_decay=2.0)
-    optimizer.build([variable])
-    with optimizer.measuring_update():
-        optimizer.apply([tf.constant([0.5, -0.25])], [variable])
-    np.testing.assert_allclose(optimizer.update_norm, np.linalg.norm(variable))
 
 
 def test_every_update_outside_of_apply_has_its_own_rate():
@@ -556,18 +560,6 @@ def test_every_update_outside_of_apply_has_its_own_rate():
     optimizer.update_step(tf.ones(1), second.value, 0.0)
     assert float(first[0]) < 1
     assert float(second[0]) == 1
-
-
-@pytest.mark.parametrize("make_optimizer", [BertOptimizer, LambOptimizer])
-def test_an_update_outside_of_apply_has_no_norm_of_an_earlier_step(
-    make_optimizer,
-):
-    for gradient in (100.0, np.inf):
-        weight = keras.Variable([1.0])
-        optimizer = make_optimizer(0.1, beta_1=0.0, skip_nonfinite=True)
-        optimizer.apply([tf.constant([gradient])], [weight])
-        optimizer.update_step(tf.constant([2.0]), weight.value, 0.1)
-        assert float(optimizer.variables[2][0]) == 2
 
 
 @pytest.mark.parametrize("make_optimizer", [BertOptimizer, LambOptimizer])
@@ -590,30 +582,11 @@ def test_a_step_is_saved_and_goes_on(make_optimizer, tmp_path):
         np.testing.assert_array_equal(saved.step(gradient), step(gradient))
 
 
-def test_a_step_that_failed_leaves_the_next_its_own_rate(monkeypatch):
-    weights = [keras.Variable([1.0, 2.0]) for _ in range(2)]
-    gradients = [tf.ones(2), tf.ones(2)]
-    optimizer = BertOptimizer(0.1, weight_decay=0.0)
-    optimizer.build(weights)
-
-    def fail(**_):
-        raise MemoryError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(tf.raw_ops, "ResourceApplyAdam", fail)
-        with pytest.raises(MemoryError):
-            optimizer.apply(gradients, weights)
-    before = [np.array(weight) for weight in weights]
-    optimizer.learning_rate = 0.0
-    optimizer.apply(gradients, weights)
-    np.testing.assert_array_equal([np.array(w) for w in weights], before)
-
-
 @pytest.mark.parametrize(
     "option",
-    [{"clipnorm": 1.0}, {"clipvalue": 1.0}, {"gradient_accumulation_steps": 2}],
+    [{"clipnorm": 1.0}, {"clipvalue": 1.0}, {"loss_scale_factor": 2.0}],
 )
-def test_options_that_act_before_the_sum_are_refused(option):
+def test_options_that_act_at_another_place_are_refused(option):
     with pytest.raises(ValueError, match=f"`{next(iter(option))}` is not"):
         BertOptimizer(**option)
 

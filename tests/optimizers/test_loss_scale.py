@@ -118,3 +118,10 @@ def test_it_is_made_again_from_its_configuration():
     assert again.initial_scale == 8.0
     assert type(again.inner_optimizer) is BertOptimizer
     assert again.inner_optimizer.skip_nonfinite
+
+
+def test_an_optimizer_that_accumulates_is_refused():
+    """The parts of a batch that overflowed would each halve the scale."""
+    inner = BertOptimizer(0.5, gradient_accumulation_steps=2)
+    with pytest.raises(ValueError, match="must be None if the loss is scaled"):
+        LossScaleOptimizer(inner)

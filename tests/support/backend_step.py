@@ -3,7 +3,7 @@
     KERAS_BACKEND=torch python tests/support/backend_step.py FOLDER
 
 FOLDER has start.weights.h5 and batch.npz. For each of `WAYS`, without dropout
-and with it, the loss, the gradients and the new weights are written to
+and with it, the loss, the gradients, their norm and the new weights go to
 FOLDER/BACKEND-WAY-RATE.npz. TensorFlow cannot be imported, unless it is the
 backend.
 """
@@ -23,6 +23,7 @@ import numpy as np
 from bert_tf.config import BertConfig
 from bert_tf.models.objectives import PRETRAINING
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.optimizers.bert import BertOptimizer
 
 # Longer than a tile of attention.
 LENGTH = 160
@@ -125,12 +126,12 @@ def main(folder):
         for way in WAYS:
             model = make_model(way, rate)
             model.load_weights(folder / "start.weights.h5")
-            optimizer = keras.optimizers.AdamW(
-                0.01, epsilon=1e-3, global_clipnorm=1.0
+            # Gradients near 0 do not decide by their sign alone.
+            optimizer = BertOptimizer(
+                0.01, epsilon=1e-3, layerwise_decay=0.9, bias_correction=True
             )
-            optimizer.build(model.trainable_variables)
             loss, gradients = take_step(model, optimizer, batch)
-            found = {"loss": loss}
+            found = {"loss": loss, "gradient_norm": optimizer.gradient_norm}
             for variable, gradient in zip(model.trainable_variables, gradients):
                 found[f"gradient {variable.path}"] = gradient
                 found[f"weight {variable.path}"] = variable.value

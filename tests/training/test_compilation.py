@@ -110,9 +110,6 @@ def test_compiled_steps_are_the_plain_ones_in_float16(source):
     assert_equal(compiled[1], plain[1], atol=5e-3)
     norms = [step["values"]["gradient_norm"] for step in compiled[0]]
     assert np.isfinite(norms).tolist() == [False] * 3 + [True] * 3
-    # It is measured in the last one alone.
-    changes = [step["values"]["update_norm"] for step in compiled[0]]
-    assert changes[-1] > 0 == max(changes[:-1])
 
 
 @pytest.mark.slow

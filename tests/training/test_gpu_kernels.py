@@ -107,14 +107,7 @@ def pretraining(
     @tf.function(autograph=False)
     def run(batch, step):
         randomness.set_seeds(states, 1, step)
-        return step_lib.train_step(
-            model,
-            objective,
-            optimizer,
-            batch,
-            parts,
-            measures_update=step == 0,
-        )
+        return step_lib.train_step(model, objective, optimizer, batch, parts)
 
     return run.get_concrete_function(specs, tf.TensorSpec([], tf.int64)).graph
 

@@ -231,9 +231,7 @@ def trace(task, num_cores, family="bert"):
 
         def train_step(batch, step):
             randomness.set_seeds(states, 1, step)
-            return step_lib.train_step(
-                model, objective, optimizer, batch, measures_update=step == 0
-            )
+            return step_lib.train_step(model, objective, optimizer, batch)
 
         steps = {
             "train": (train_step, specs),
