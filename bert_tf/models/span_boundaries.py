@@ -178,7 +178,7 @@ def _targets(batch):
     return batch[features.MASKED_LM_IDS], weights_BP
 
 
-def _losses(outputs, batch):
+def _losses_of_spans(outputs, batch):
     labels, weights = _targets(batch)
     losses = cross_entropy(outputs["span_boundary_logits"], labels)
     return PRETRAINING.losses(outputs, batch) | {
@@ -186,7 +186,7 @@ def _losses(outputs, batch):
     }
 
 
-def _metrics(outputs, batch):
+def _metrics_of_spans(outputs, batch):
     return PRETRAINING.metrics(outputs, batch) | {
         "span_boundary_accuracy": hits(
             outputs["span_boundary_logits"], *_targets(batch)
@@ -199,8 +199,8 @@ SPAN_BOUNDARIES = Objective(
         PRETRAINING.weights(batch)
         | {"span_boundary_loss": ops.sum(_targets(batch)[1])}
     ),
-    losses=_losses,
-    metrics=_metrics,
+    losses=_losses_of_spans,
+    metrics=_metrics_of_spans,
     weight_epsilon={
         "masked_lm_loss": 1e-5,
         "next_sentence_loss": 1e-5,
