@@ -3,7 +3,7 @@
 TF_CPP_MIN_LOG_LEVEL says which of their lines are shown, also those from
 Python: 0 all, 1 warnings and errors, 2 errors, 3 (the default here) only fatal
 errors from C++, and errors from Python. What TensorFlow's libraries write while
-they are loaded, three lines on the processor and drivers, comes before they
+they are loaded, some lines on the processor and drivers, comes before they
 read the variable.
 """
 

@@ -424,3 +424,14 @@ def test_a_training_that_has_diverged_says_so(folder, run_program):
     assert f"The model is in {output}, but its training has diverged" in last
     card = (output / "README.md").read_text()
     assert "the loss of masked words" in card
+
+    # The next program has no steps of its own to tell by.
+    again = run_program(
+        "bert_tf.run_pretraining",
+        *arguments(
+            folder, do_train=True, output_dir=output, num_train_steps=30
+        ),
+    )
+    *_, last = again.stderr.strip().splitlines()
+    assert "but its training has diverged" in last
+    assert "the loss of masked words" in (output / "README.md").read_text()

@@ -64,10 +64,10 @@ def find_damage(paths: Sequence[str]) -> tuple[str, int] | None:
         try:
             for _ in tf.data.TFRecordDataset(path):
                 number += 1
+                if time.monotonic() > end:
+                    return None
         except tf.errors.DataLossError:
             return path, number
-        if time.monotonic() > end:
-            break
     return None
 
 

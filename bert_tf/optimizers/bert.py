@@ -242,7 +242,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
             m = m / (1 - ops.power(self.beta_1, step))
             v = v / (1 - ops.power(self.beta_2, step))
         update = m / (ops.sqrt(v) + self.epsilon)
-        if self._is_decayed[index]:
+        if self._is_decayed[index] and self.weight_decay:
             # Not `weight_decay * variable`, which needs no gradient: see above.
             update = (update / self.weight_decay + variable) * self.weight_decay
         return update
@@ -267,8 +267,11 @@ class BertOptimizer(keras.optimizers.Optimizer):
             change = rate * self._update(index, variable, self.iterations)
             if self._is_decayed[index]:
                 # The step made the decay smaller by this share.
-                change = change / (1 - rate * self.weight_decay)
-            squares.append(ops.sum(ops.square(change)))
+                change = ops.divide_no_nan(change, 1 - rate * self.weight_decay)
+            # What has never had a gradient has not been updated.
+            is_updated = ops.any(self._velocities[index] > 0)
+            square = ops.sum(ops.square(change))
+            squares.append(ops.where(is_updated, square, 0.0))
         return ops.sqrt(sum(squares))
 
     def get_config(self):

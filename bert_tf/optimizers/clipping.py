@@ -1,4 +1,4 @@
-"""The sum of the replicas' gradients, and its clipping: the only place."""
+"""Gradients are summed over the replicas, and clipped: nowhere else."""
 
 from collections.abc import Sequence
 from typing import Any

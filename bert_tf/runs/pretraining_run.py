@@ -398,6 +398,10 @@ class _Training:
         options, state = self._options, self._state
         pretraining = self._pretraining
         self._is_resumed = _begin(self._start, pretraining, state)
+        summary = f"{options.output_dir}/{loop.SUMMARY_FILE}"
+        if self._is_resumed and files.exists(summary):
+            # The last report of the program before.
+            self._history.append(files.read_json(summary))
         keep_best = None
         if options.keep_best:
             # Raises now if a file is damaged, not at the first checkpoint.

@@ -29,9 +29,11 @@ _FEWEST = 30
 _SPIKE_DEVIATIONS = 8.0
 _SPIKE_SHARE = 0.1
 # A run has diverged if its loss of masked words is so many times that of
-# guessing, or so many times its own lowest and nearer to guessing than to it.
+# guessing, or so many times its own lowest and has lost so much of what it had
+# learned. (Who knows how frequent words are, and no more, has about 7 nats.)
 _ABOVE_GUESSING = 1.2
-_ABOVE_LOWEST = 1.5
+_ABOVE_LOWEST = 1.3
+_LOST_SHARE = 0.25
 # If waiting for the input takes more than this share of the time, warn.
 _WAITING_SHARE = 0.2
 # Warn after this many seconds without input, again after twice as many, and so
@@ -158,7 +160,8 @@ def divergence(
             f"the loss of masked words is {last:.4g}, and that of guessing "
             f"{guessing:.4g}"
         )
-    if last > max(_ABOVE_LOWEST * lowest, (lowest + guessing) / 2):
+    lost = lowest + _LOST_SHARE * (guessing - lowest)
+    if last > max(_ABOVE_LOWEST * lowest, lost):
         return f"the loss of masked words rose from {lowest:.4g} to {last:.4g}"
     return None
 
