@@ -65,7 +65,7 @@ def test_the_page_does_not_take_the_place_of_its_records(tmp_path, run_program):
         f"--html={path}",
         check=False,
     )
-    assert f"--html is also one of the input files: {path}" in process.stderr
+    assert f"`html` is also one of the input files: {path}" in process.stderr
     assert path.read_bytes() == b"records"
 
 

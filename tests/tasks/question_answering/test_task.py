@@ -192,7 +192,11 @@ def test_fit_and_loop_give_equal_weights(tmp_path):
         fitted.model.trainable_variables,
         looped.model.trainable_variables,
     ):
-        np.testing.assert_allclose(ours, theirs, atol=1e-5, err_msg=ours.path)
+        # A softmax over positions does not depend on the bias of its scores, so
+        # that the gradient is rounding, which Adam makes into steps.
+        is_noise = ours.path.endswith("span/dense/bias")
+        atol = 1e-3 if is_noise else 1e-5
+        np.testing.assert_allclose(ours, theirs, atol=atol, err_msg=ours.path)
         assert np.abs(old - ours).max() > 1e-3 or not ours.path.endswith(
             "kernel"
         )
