@@ -1,8 +1,10 @@
 """What layers need of Keras's backend beyond `keras.ops`."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 from typing import TypeVar
+from typing import cast
 
 import keras
 from keras import ops
@@ -10,6 +12,7 @@ from keras import ops
 from bert_tf.features import Tensor
 
 Function = TypeVar("Function", bound=Callable)
+Layer = TypeVar("Layer", bound=keras.layers.Layer)
 
 
 def traced_once(function: Function) -> Function:
@@ -32,6 +35,27 @@ def traced_once(function: Function) -> Function:
     import tensorflow as tf
 
     return tf.function(function, autograph=False)
+
+
+def custom_gradient(function: Function) -> Function:
+    """Is `ops.custom_gradient`, with one form of gradients for all backends.
+
+    Args:
+        function: As there, but the gradient that it returns takes only what is
+            passed up. Use it in a `traced_once` function.
+    """
+
+    @ops.custom_gradient
+    def call(*args):
+        outputs, gradient = function(*args)
+
+        def any_gradient(*args, upstream=None):
+            # Keras's backends pass it in one or the other.
+            return gradient(args[0] if upstream is None else upstream)
+
+        return outputs, any_gradient
+
+    return cast(Function, call)
 
 
 def remat(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -68,6 +92,16 @@ def remat(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return function(*tensors), gradient
 
     return compute
+
+
+def without_values(make: Callable[[], Layer]) -> Layer:
+    """Makes a layer only for its computation, which is given all values.
+
+    Its variables have none, unless Keras gives all variables values that wait
+    for some, as it does when a functional model is made.
+    """
+    with keras.StatelessScope(initialize_variables=False):
+        return make()
 
 
 def fori_loop(
@@ -117,6 +151,15 @@ def map_one_by_one(
     )
 
 
+def seed_states(model: keras.Model) -> list[keras.Variable]:
+    """Returns the variables that hold the model's random states.
+
+    They are in the order of the layers, so a model rebuilt from the same
+    configuration has the same variables in the same order.
+    """
+    return [v for v in model.variables if v.name == "seed_generator_state"]
+
+
 def zero_after(x: Tensor, dtype: str) -> Tensor:
     """Returns a 0 that cannot be computed before `x`; a leading NaN makes it 1.
 
@@ -126,3 +169,13 @@ def zero_after(x: Tensor, dtype: str) -> Tensor:
     """
     first = x[(slice(0, 1),) * len(x.shape)]
     return ops.cast(ops.any(ops.isnan(first)), dtype)
+
+
+def all_after(
+    x: Tensor, values: Iterable[Tensor | None]
+) -> list[Tensor | None]:
+    """Returns values that cannot be computed before `x`: see `zero_after`."""
+    return [
+        None if value is None else value + zero_after(x, value.dtype)
+        for value in values
+    ]

@@ -6,13 +6,13 @@ one head, C chunk of queries, R row of a chunk.
 
 from keras import ops
 
+from bert_tf.backend import custom_gradient
 from bert_tf.backend import fori_loop
 from bert_tf.backend import traced_once
+from bert_tf.config import ATTENTION_TILE as TILE
 from bert_tf.features import Tensor
 from bert_tf.layers.dropout import draw_factors
 
-# The rows of scores whose dropout is drawn at once, and the unit of chunks.
-TILE = 128
 # Added to the first number of a seed for each tile. The second number counts a
 # layer's calls.
 _SEED_STEP = 40_503
@@ -48,19 +48,14 @@ def attend(
     bias_BQK = _bias(attention_mask)
     if not dropout:
         seed = None
-    # None if TensorFlow does not know it; JAX then has a symbol, which only
-    # stands for shapes.
     num_queries = query_BNQH.shape[2]
-    if chunk and seed is not None and num_queries is None:
-        # The number of tiles is not known.
-        chunk = TILE
-    is_short = num_queries is not None and not (
-        isinstance(num_queries, int) and chunk and num_queries > chunk
-    )
-    if chunk is None or is_short:
+    if chunk is None or not _is_longer(num_queries, chunk):
         return _attend_rows(
             query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed, dropout
         )
+    if num_queries is None and seed is not None:
+        # The number of tiles is not known.
+        chunk = TILE
     return _attend_in_chunks(
         query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed, dropout, chunk
     )
@@ -80,6 +75,15 @@ def attention_probs(
     return _probs(query_BNQH, key_BNKH, _bias(attention_mask))
 
 
+def _is_longer(num_queries, chunk):
+    """Returns whether there may be more queries than in a chunk."""
+    # None if TensorFlow does not know it; JAX then has a symbol, which only
+    # stands for shapes.
+    return num_queries is None or (
+        isinstance(num_queries, int) and num_queries > chunk
+    )
+
+
 def _bias(attention_mask):
     """Returns the bias of the scores, float32 `[B, 1 or Q, K]`."""
     # Finite, because -inf would turn a row that is all padding into NaN.
@@ -95,6 +99,8 @@ def _probs(query_BNQH, key_BNKH, bias_BQK):
     # Dividing the queries is cheaper than dividing the scores.
     query_BNQH = query_BNQH * _scale(query_BNQH)
     scores_BNQK = ops.matmul(query_BNQH, _transpose(key_BNKH))
+    # The axis of heads is added here. On CPUs TensorFlow 2.21 fuses product and
+    # sum, and runs neither if what is added comes as it is into a loop.
     scores_BNQK = ops.cast(scores_BNQK, "float32") + bias_BQK[:, None]
     return ops.softmax(scores_BNQK)
 
@@ -149,63 +155,51 @@ def _attend_in_chunks(
     if not isinstance(num_queries, int):
         num_rows = ops.minimum(chunk, num_queries)
     num_chunks = -(-num_queries // num_rows)
-    tiles_per_chunk = chunk // TILE
 
-    def rows_of(x_BNQH, index):
-        return _cut(x_BNQH, index * num_rows, num_rows)
+    def cut(x, index):
+        """Returns the rows of a chunk."""
+        *batch, _, size = ops.shape(x)
+        start = (*(0 for _ in batch), index * num_rows, 0)
+        return ops.slice(x, start, (*batch, num_rows, size))
 
-    def bias_of(bias_BQK, index):
-        if bias_BQK.shape[1] == 1:
-            return bias_BQK
-        return rows_of(bias_BQK[:, None], index)[:, 0]
+    def put(x, rows, index):
+        return ops.slice_update(x, (0, 0, index * num_rows, 0), rows)
+
+    def pad(x):
+        """Returns zeros behind the queries, to whole chunks."""
+        num_missing = num_chunks * num_rows - num_queries
+        axes = [(0, 0)] * len(x.shape)
+        axes[-2] = (0, num_missing)
+        return ops.pad(x, axes)
+
+    has_bias_of_queries = bias_BQK.shape[1] != 1
 
     # JAX wants all tensors as arguments.
-    tensors = (query_BNQH, key_BNKH, value_BNKH, bias_BQK)
-    if seed is not None:
-        tensors = (*tensors, seed)
-
-    @ops.custom_gradient
-    def attend_in_chunks(query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed=None):
-        padded_BNQH = _pad(query_BNQH, num_chunks * num_rows)
-        padded_BQK = bias_BQK
-        if bias_BQK.shape[1] != 1:
-            padded_BQK = _pad(bias_BQK[:, None], num_chunks * num_rows)[:, 0]
-
-        def add_context(index, context_BNQH):
-            context_BNRH = _attend_rows(
-                rows_of(padded_BNQH, index),
+    @custom_gradient
+    def attend_in_chunks(query_BNQH, key_BNKH, value_BNKH, bias_BQK, *seeds):
+        def arguments(index):
+            """Returns those of `_attend_rows` for a chunk."""
+            return (
+                cut(query_BNQH, index),
                 key_BNKH,
                 value_BNKH,
-                bias_of(padded_BQK, index),
-                seed,
+                cut(bias_BQK, index) if has_bias_of_queries else bias_BQK,
+                seeds[0] if seeds else None,
                 dropout,
-                index * tiles_per_chunk,
+                index * (chunk // TILE),
             )
-            return _put(context_BNQH, context_BNRH, index * num_rows)
 
-        context_BNQH = fori_loop(
-            0, num_chunks, add_context, ops.zeros_like(padded_BNQH)
-        )
+        def add_context(index, context_BNQH):
+            return put(context_BNQH, _attend_rows(*arguments(index)), index)
 
-        def gradient(*args, upstream=None):
-            # Keras's backends pass the gradient in one or the other.
-            up_BNQH = args[0] if upstream is None else upstream
-            up_BNQH = _pad(up_BNQH, num_chunks * num_rows)
-
+        def gradient(up_BNQH):
             def add_gradients(index, sums):
                 query_sum, key_sum, value_sum = sums
                 of_query, of_key, of_value = _gradients_of_rows(
-                    rows_of(padded_BNQH, index),
-                    key_BNKH,
-                    value_BNKH,
-                    bias_of(padded_BQK, index),
-                    seed,
-                    dropout,
-                    index * tiles_per_chunk,
-                    rows_of(up_BNQH, index),
+                    cut(up_BNQH, index), *arguments(index)
                 )
                 return (
-                    _put(query_sum, of_query, index * num_rows),
+                    put(query_sum, of_query, index),
                     key_sum + ops.cast(of_key, "float32"),
                     value_sum + ops.cast(of_value, "float32"),
                 )
@@ -215,24 +209,36 @@ def _attend_in_chunks(
                 num_chunks,
                 add_gradients,
                 (
-                    ops.zeros_like(padded_BNQH),
+                    ops.zeros_like(query_BNQH),
                     ops.zeros_like(key_BNKH, dtype="float32"),
                     ops.zeros_like(value_BNKH, dtype="float32"),
                 ),
             )
             return (
-                query_sum[:, :, :num_queries],
+                query_sum,
                 ops.cast(key_sum, key_BNKH.dtype),
                 ops.cast(value_sum, value_BNKH.dtype),
-                *(None,) * len(tensors[3:]),
+                None,
+                *(None for _ in seeds),
             )
 
-        return context_BNQH[:, :, :num_queries], gradient
+        context_BNQH = fori_loop(
+            0, num_chunks, add_context, ops.zeros_like(query_BNQH)
+        )
+        return context_BNQH, gradient
 
-    return attend_in_chunks(*tensors)
+    context_BNQH = attend_in_chunks(
+        pad(query_BNQH),
+        key_BNKH,
+        value_BNKH,
+        pad(bias_BQK) if has_bias_of_queries else bias_BQK,
+        *([] if seed is None else [seed]),
+    )
+    return context_BNQH[:, :, :num_queries]
 
 
 def _gradients_of_rows(
+    up_BNRH,
     query_BNRH,
     key_BNKH,
     value_BNKH,
@@ -240,7 +246,6 @@ def _gradients_of_rows(
     seed,
     dropout,
     first_tile,
-    up_BNRH,
 ):
     """Returns the gradients of `_attend_rows` for query, key and value."""
     dtype = value_BNKH.dtype
@@ -266,20 +271,3 @@ def _gradients_of_rows(
 def _transpose(x):
     """Returns each matrix of `[B, N, rows, columns]` transposed."""
     return ops.transpose(x, (0, 1, 3, 2))
-
-
-def _pad(x_BNQH, length):
-    """Returns `[B, N, length, H]`, with zeros behind the queries."""
-    num_missing = length - ops.shape(x_BNQH)[2]
-    return ops.pad(x_BNQH, ((0, 0), (0, 0), (0, num_missing), (0, 0)))
-
-
-def _cut(x_BNQH, start, num_rows):
-    batch_size, num_heads, _, size = ops.shape(x_BNQH)
-    return ops.slice(
-        x_BNQH, (0, 0, start, 0), (batch_size, num_heads, num_rows, size)
-    )
-
-
-def _put(x_BNQH, rows_BNRH, start):
-    return ops.slice_update(x_BNQH, (0, 0, start, 0), rows_BNRH)

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.backend import custom_gradient
 from bert_tf.backend import traced_once
 from bert_tf.features import Tensor
 
@@ -34,7 +35,7 @@ class Dense(keras.layers.Dense):
 
 
 @traced_once
-@ops.custom_gradient
+@custom_gradient
 def add_bias(x: Tensor, bias: Tensor) -> Tensor:
     """Adds a vector to every row, for training in 16 bits.
 
@@ -47,9 +48,7 @@ def add_bias(x: Tensor, bias: Tensor) -> Tensor:
         bias: float `[D]`, of the same dtype.
     """
 
-    def gradient(*args, upstream=None):
-        # Keras's backends pass the gradient in one or the other.
-        up = args[0] if upstream is None else upstream
+    def gradient(up):
         up_TD = ops.reshape(up, (-1, up.shape[-1]))
         ones_1T = ops.ones((1, ops.shape(up_TD)[0]), up_TD.dtype)
         return up, ops.matmul(ones_1T, up_TD)[0]

@@ -5,9 +5,10 @@ import functools
 import keras
 from keras import ops
 
+from bert_tf.backend import all_after
 from bert_tf.backend import remat
 from bert_tf.backend import traced_once
-from bert_tf.backend import zero_after
+from bert_tf.backend import without_values
 from bert_tf.features import Tensor
 from bert_tf.layers.encoder_block import EncoderBlock
 
@@ -47,11 +48,13 @@ def _runner(config, attention_chunk, policy):
     It takes the weights as arguments. As a function of one block, it would keep
     that block's model alive: see `traced_once`.
     """
-    # Its variables have no values, unless Keras gives all variables values that
-    # wait for some, as it does when a functional model is made.
-    with keras.StatelessScope(initialize_variables=False):
-        like = EncoderBlock(config, attention_chunk, dtype=policy)
-        like.build(None)
+
+    def make_block():
+        block = EncoderBlock(config, attention_chunk, dtype=policy)
+        block.build(None)
+        return block
+
+    like = without_values(make_block)
 
     @traced_once
     def run(weights, seeds, attention_mask, *inputs):
@@ -59,12 +62,7 @@ def _runner(config, attention_chunk, policy):
             inputs = tensors[: -len(weights)]
             # Tied to the inputs. Otherwise XLA would see the same masks twice,
             # and keep them.
-            late_seeds = [
-                None
-                if seed is None
-                else seed + zero_after(inputs[0], seed.dtype)
-                for seed in seeds
-            ]
+            late_seeds = all_after(inputs[0], seeds)
             values = [*zip(weights_of_block(like), tensors[-len(weights) :])]
             with keras.StatelessScope(values, initialize_variables=False):
                 return like(

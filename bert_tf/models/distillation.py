@@ -30,6 +30,7 @@ from typing import Any
 from keras import ops
 
 from bert_tf import features
+from bert_tf.backend import custom_gradient
 from bert_tf.backend import traced_once
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
@@ -100,15 +101,14 @@ def cosine_distance(states: Tensor, teacher_states: Tensor) -> Tensor:
 
 @traced_once
 def _cosine_distance(student, teacher):
-    @ops.custom_gradient
+    @custom_gradient
     def compute(student):
         squares = ops.sum(ops.square(student), axis=-1, keepdims=True)
         scale = ops.rsqrt(ops.maximum(squares, _LEAST_SQUARES))
         normal = student * scale
         cosine = ops.sum(normal * teacher, axis=-1)
 
-        def gradient(*args, upstream=None):
-            up = args[0] if upstream is None else upstream
+        def gradient(up):
             turned = normal * cosine[..., None] - teacher
             return turned * (scale * up[..., None])
 
@@ -168,13 +168,12 @@ def _divergence(student, teacher):
     """
     teacher_probs, teacher_log_sum, teacher = _softmax(teacher)
 
-    @ops.custom_gradient
+    @custom_gradient
     def compute(student):
         probs, log_sum, student = _softmax(student)
         difference = ops.sum(teacher_probs * (teacher - student), axis=-1)
 
-        def gradient(*args, upstream=None):
-            up = args[0] if upstream is None else upstream
+        def gradient(up):
             return (probs - teacher_probs) * up[..., None]
 
         return difference - (teacher_log_sum - log_sum), gradient

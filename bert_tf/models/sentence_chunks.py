@@ -13,10 +13,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.backend import all_after
 from bert_tf.backend import map_one_by_one
 from bert_tf.backend import remat
+from bert_tf.backend import seed_states
 from bert_tf.backend import traced_once
-from bert_tf.backend import zero_after
+from bert_tf.backend import without_values
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
 from bert_tf.layers.rematerialization import weights_of_block
@@ -50,7 +52,7 @@ def embed_in_chunks(model: Any, inputs: Batch) -> Tensor:
     model_class: Any = type(model)
     run = _runner(model_class, json.dumps(model.get_config() | {"name": None}))
     weights = [ops.copy(weight) for weight in _weights(model)]
-    states = _seed_states(model)
+    states = seed_states(model)
     seeds = [ops.copy(state) for state in states]
 
     def embed_chunk(numbered):
@@ -80,20 +82,14 @@ def _runner(model_class, config):
     It takes the weights as arguments. As a function of one model, it would keep
     that model alive: see `traced_once`.
     """
-    # Its variables have no values, unless Keras gives all variables values that
-    # wait for some, as it does when a functional model is made.
-    with keras.StatelessScope(initialize_variables=False):
-        like = model_class.from_config(json.loads(config))
+    like = without_values(lambda: model_class.from_config(json.loads(config)))
 
     @traced_once
     def run(weights, seeds, inputs):
         def embed(*weights):
-            late_seeds = [
-                seed + zero_after(weights[0], seed.dtype) for seed in seeds
-            ]
             values = [
                 *zip(_weights(like), weights),
-                *zip(_seed_states(like), late_seeds),
+                *zip(seed_states(like), all_after(weights[0], seeds)),
             ]
             with keras.StatelessScope(values, initialize_variables=False):
                 return like.embed(inputs, training=True)
@@ -117,7 +113,3 @@ def _weights(model):
         *model.encoder.pooler.weights,
         *model.extra_weights,
     ]
-
-
-def _seed_states(model):
-    return [v for v in model.variables if v.name == "seed_generator_state"]

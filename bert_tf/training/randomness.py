@@ -12,14 +12,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-
-def seed_states(model: keras.Model) -> list[keras.Variable]:
-    """Returns the variables that hold the model's random states.
-
-    They are in the order of the layers, so a model rebuilt from the same
-    configuration has the same variables in the same order.
-    """
-    return [v for v in model.variables if v.name == "seed_generator_state"]
+from bert_tf.backend import seed_states
 
 
 def set_seeds(
