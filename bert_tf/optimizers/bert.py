@@ -186,7 +186,10 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
     def apply(self, grads, trainable_variables=None):
         """Makes a step by each replica's gradients, as Keras's `fit` does."""
-        gradients = clipping.dense(grads)
+        variables = trainable_variables
+        if variables is None:
+            variables = self._trainable_variables
+        gradients = clipping.dense(grads, variables)
         if self.gradient_accumulation_steps:
             # What has been accumulated is clipped: see `_clip_gradients`.
             super().apply(gradients, trainable_variables)

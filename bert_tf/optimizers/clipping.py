@@ -43,17 +43,25 @@ def sum_and_clip(
     return [None if g is None else next(rest) for g in gradients], norm
 
 
-def dense(gradients: Sequence[Any]) -> list[Tensor | None]:
-    """Returns gradients as tensors, with None as it is.
+def dense(
+    gradients: Sequence[Any], variables: Sequence[Any]
+) -> list[Tensor | None]:
+    """Returns gradients as tensors of their variables' shapes; None stays.
 
     On TensorFlow those of embeddings are IndexedSlices, in which a row may
-    occur twice: their norm would be wrong.
+    occur twice: their norm would be wrong. For trimmed batches it does not know
+    all shapes, e.g. of the position embeddings' gradient, and packs only
+    gradients whose shapes it knows.
     """
     if keras.backend.backend() != "tensorflow":
         return list(gradients)
     import tensorflow as tf
 
-    return [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+    found = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+    for gradient, variable in zip(found, variables, strict=True):
+        if gradient is not None:
+            gradient.set_shape(variable.shape)
+    return found
 
 
 def num_replicas() -> int:

@@ -47,15 +47,20 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     def apply(self, grads, trainable_variables=None):
         if not self.built:
             self.build(trainable_variables)
-        self.apply_summed(self.sum_and_clip(grads), trainable_variables)
+        gradients = clipping.dense(grads, trainable_variables)
+        self.apply_summed(self.sum_and_clip(gradients), trainable_variables)
 
     def sum_and_clip(self, gradients: Sequence[Any]) -> list[Any]:
-        """Returns what `BertOptimizer.sum_and_clip` does, without the scale."""
+        """Returns what `BertOptimizer.sum_and_clip` does, without the scale.
+
+        Args:
+            gradients: As there.
+        """
         scale = ops.convert_to_tensor(self.dynamic_scale)
         return self.inner_optimizer.sum_and_clip(
             [
                 None if g is None else g / ops.cast(scale, g.dtype)
-                for g in clipping.dense(gradients)
+                for g in gradients
             ]
         )
 

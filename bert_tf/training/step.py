@@ -14,6 +14,7 @@ from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.models.objectives import Objective
 from bert_tf.optimizers import accumulation
+from bert_tf.optimizers import clipping
 from bert_tf.training import compilation as compilation_lib
 from bert_tf.training import randomness
 
@@ -121,14 +122,8 @@ def _gradients(tape, loss, variables):
     there are no next-sentence labels. They stay as they are, without weight
     decay. Keras does the same, but warns.
     """
-    gradients = {}
-    for number, gradient in enumerate(tape.gradient(loss, variables)):
-        if gradient is not None:
-            # Embeddings have IndexedSlices. For trimmed batches TensorFlow does
-            # not know all shapes, e.g. of the position embeddings' gradient.
-            gradients[number] = tf.convert_to_tensor(gradient)
-            gradients[number].set_shape(variables[number].shape)
-    return gradients
+    gradients = clipping.dense(tape.gradient(loss, variables), variables)
+    return {n: g for n, g in enumerate(gradients) if g is not None}
 
 
 def eval_step(
