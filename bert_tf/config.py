@@ -16,6 +16,10 @@ ACTIVATIONS = (
     *("gelu", "gelu_new", "linear", "quick_gelu", "relu", "silu", "tanh"),
 )
 
+# Attention draws the dropout of so many rows of scores at once, and is computed
+# in chunks of a multiple of them.
+ATTENTION_TILE = 128
+
 # Ids and sizes are int32, and other numbers float32.
 _LARGEST_INT = 2**31 - 1
 _LARGEST_FLOAT = (2 - 2**-23) * 2.0**127

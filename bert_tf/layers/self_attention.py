@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.layers.attend import TILE
+from bert_tf.config import ATTENTION_TILE
 from bert_tf.layers.attend import attend
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
@@ -31,7 +31,7 @@ class SelfAttention(ConfiguredLayer):
     Args:
         config: A `BertConfig`.
         attention_chunk: How many queries are computed at once, a multiple of
-            `attend.TILE`; 0 for all. None decides by the length.
+            `ATTENTION_TILE`; 0 for all. None decides by the length.
 
     Call arguments:
         inputs: float `[batch, length, hidden]`.
@@ -61,11 +61,12 @@ class SelfAttention(ConfiguredLayer):
         if attention_chunk is not None and not (
             isinstance(attention_chunk, int)
             and attention_chunk >= 0
-            and attention_chunk % TILE == 0
+            and attention_chunk % ATTENTION_TILE == 0
         ):
             raise ValueError(
                 "`attention_chunk` must be 0 or a positive multiple of "
-                f"{TILE}. Received: attention_chunk={attention_chunk!r}."
+                f"{ATTENTION_TILE}. "
+                f"Received: attention_chunk={attention_chunk!r}."
             )
         self.attention_chunk = attention_chunk
 

@@ -45,7 +45,7 @@ class BertEncoder(ConfiguredModel):
         shared_embeddings: None, or the `BertEmbeddings` of another encoder, to
             share its tables and LayerNorm.
         attention_chunk: How many queries attention computes at once, a multiple
-            of `attend.TILE`; 0 for all. None computes all of short sequences
+            of `ATTENTION_TILE`; 0 for all. None computes all of short sequences
             at once, and chunks of long ones. The outputs are the same.
         rematerialize: Whether training recomputes the blocks for the gradient
             instead of keeping their activations.
@@ -84,7 +84,7 @@ class BertEncoder(ConfiguredModel):
 
     Raises:
         ValueError: If `config` is a dictionary not made by a `BertConfig`, or
-            `attention_chunk` is no multiple of `attend.TILE`.
+            `attention_chunk` is no multiple of `ATTENTION_TILE`.
 
     Example:
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from bert_tf import described
 from bert_tf import files
+from bert_tf.config import ATTENTION_TILE
 from bert_tf.input import addresses
 from bert_tf.optimizers import decays
 from bert_tf.runs import output_folder
@@ -15,10 +16,9 @@ ATTENTION = ("bidirectional", "left_to_right")
 REPLACED_TOKENS = "replaced_tokens"
 OBJECTIVES = ("masked_tokens", REPLACED_TOKENS)
 
-# `attend.TILE`, which imports Keras, is 128.
 ATTENTION_CHUNK = described.Range(
-    "0 or a positive multiple of 128",
-    lambda value: value >= 0 and value % 128 == 0,
+    f"0 or a positive multiple of {ATTENTION_TILE}",
+    lambda value: value >= 0 and value % ATTENTION_TILE == 0,
 )
 # The help of --attention_chunk, the same in every program.
 ATTENTION_CHUNK_HELP = (

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import files
+from bert_tf.config import ATTENTION_TILE
 
 _FILE = "settings.json"
 
@@ -19,8 +20,6 @@ _FILE = "settings.json"
 EVALUATION = "evaluation"
 
 ATTENTION_MASKS = "attention_masks"
-# `attend.TILE`.
-_TILE = 128
 # Settings of releases that did not store them.
 _UNTOLD = {ATTENTION_MASKS: "one for all queries"}
 
@@ -61,9 +60,9 @@ def attention_masks(length: int, dropout: float) -> dict[str, str]:
         length: Most tokens of a row.
         dropout: That of attention's probabilities.
     """
-    if length <= _TILE or not dropout:
+    if length <= ATTENTION_TILE or not dropout:
         return {}
-    return {ATTENTION_MASKS: f"one for {_TILE} queries"}
+    return {ATTENTION_MASKS: f"one for {ATTENTION_TILE} queries"}
 
 
 def records_of(folder: str) -> set[str]:
