@@ -5,7 +5,6 @@
 
 import contextlib
 import posixpath
-import re
 
 from bert_tf import files
 from bert_tf.checkpoints.containers import hugging_face_folder
@@ -38,8 +37,6 @@ TRANSFORMER, POOLING, DENSE, NORMALIZE = MODULES = (
     "Dense",
     "Normalize",
 )
-# Folders of the modules after the Transformer, as we name them: 1_Pooling.
-_MODULE_FOLDER = re.compile(rf"\d+_({'|'.join(MODULES)})")
 _FILES_OF = {
     POOLING: (CONFIG_FILE,),
     DENSE: (CONFIG_FILE, WEIGHTS_FILE, PICKLE_FILE),
@@ -93,11 +90,6 @@ def module_folder(number: int, module: str) -> str:
         module: Name of the module, of `MODULES`.
     """
     return f"{number}_{module}" if number else ""
-
-
-def is_module_folder(name: str) -> bool:
-    """Returns whether `module_folder` gives this name to a subfolder."""
-    return bool(_MODULE_FOLDER.fullmatch(name))
 
 
 def found_files(folder: str) -> list[str]:

@@ -27,6 +27,7 @@ from bert_tf.training import strategy as strategies
 from bert_tf.training.names import BEST_FOLDER
 from bert_tf.training.names import FOLDER
 from bert_tf.training.names import GENERATOR_FOLDER
+from bert_tf.training.names import MODULE_FOLDER
 
 # Keys of a description.
 # The tokenizer, if it is not BERT's kind.
@@ -348,8 +349,7 @@ class TrainingState:
             f"{folder}/{name}"
             for folder in models
             for name in files.list_folder(folder)
-            # As sentence-transformers names those of its modules.
-            if re.fullmatch(r"\d+_\w+", name)
+            if MODULE_FOLDER.fullmatch(name)
         ]
         for folder in (*models, *generators, *modules, self.folder):
             for name in files.list_folder(folder):
