@@ -32,7 +32,7 @@ import time
 import heading
 import tensorflow as tf
 from absl import flags
-from pretraining_setting import Setting
+from pretraining_setting import answers_of
 
 from bert_tf import program
 from bert_tf.config import BertConfig
@@ -202,20 +202,6 @@ def measure_product(precision, size):
     return float(process.stdout.split()[-1])
 
 
-def measure(name, python, job):
-    """Returns a setting's answers, or none if it does not run."""
-    try:
-        setting = Setting(name, python, job)
-        for _ in range(_ROUNDS.value):
-            setting.measure(_SECONDS.value)
-    except RuntimeError as error:
-        # Usually the GPU has too little memory.
-        print(error, file=sys.stderr)
-        return []
-    setting.stop()
-    return setting.answers
-
-
 def peaks(values):
     """Returns {precision: operations per second} from --peak_tflops."""
     found = {}
@@ -275,12 +261,14 @@ def main(_):
                     "tf32": _TF32.value,
                 }
                 answers = {
-                    name: measure(
+                    name: answers_of(
                         name,
                         sys.executable
                         if job["library"] == "bert_tf"
                         else peer_python,
                         job | device,
+                        _ROUNDS.value,
+                        _SECONDS.value,
                     )
                     for name, job in jobs.items()
                 }

@@ -36,7 +36,7 @@ import time
 import heading
 from absl import app
 from absl import flags
-from pretraining_setting import Setting
+from pretraining_setting import answers_of
 
 from bert_tf.config import BertConfig
 from bert_tf.training import health
@@ -166,21 +166,6 @@ def table_line(name, job, answers, peak_tflops):
     return f"{head}{' | '.join(cells)} |"
 
 
-def measure(name, python, job):
-    """Returns a setting's answers, or none if it does not run."""
-    try:
-        # Peers and JAX allocate as they do by default.
-        setting = Setting(name, python, job, environment={})
-        for _ in range(_ROUNDS.value):
-            setting.measure(_SECONDS.value)
-    except RuntimeError as error:
-        # E.g. too little memory.
-        print(error, file=sys.stderr)
-        return []
-    setting.stop()
-    return setting.answers
-
-
 def main(_):
     start = time.monotonic()
     gpu = find_gpu()
@@ -220,7 +205,17 @@ def main(_):
         is_peer = job["library"] != "bert_tf_jax"
         python = peer_python if is_peer else sys.executable
         is_late = time.monotonic() - start > _LAST_START.value
-        answers = None if is_late else measure(name, python, job)
+        answers = None
+        if not is_late:
+            # Peers and JAX allocate as they do by default.
+            answers = answers_of(
+                name,
+                python,
+                job,
+                _ROUNDS.value,
+                _SECONDS.value,
+                environment={},
+            )
         print(table_line(name, job, answers, _PEAK_TFLOPS.value), flush=True)
     print(
         f"\nMFU is of {_PEAK_TFLOPS.value:g} TFLOP/s. PyTorch does not "

@@ -8,6 +8,7 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 
 from bert_tf import program
 
@@ -21,6 +22,26 @@ PEERS = {
     "transformers": "transformers",
     "transformers_compiled": "transformers",
 }
+
+
+def answers_of(name, python, job, rounds, seconds, environment=None):
+    """Returns a setting's answers, or none if it does not run.
+
+    Args:
+        name, python, job, environment: As for `Setting`.
+        rounds: How often it answers.
+        seconds: How long it runs steps for each answer.
+    """
+    try:
+        setting = Setting(name, python, job, environment)
+        for _ in range(rounds):
+            setting.measure(seconds)
+    except RuntimeError as error:
+        # Usually a GPU has too little memory.
+        print(error, file=sys.stderr)
+        return []
+    setting.stop()
+    return setting.answers
 
 
 class Setting:

@@ -375,22 +375,27 @@ def test_a_checkpoint_needs_both_nets_and_their_one_embedding(tmp_path):
         training_objectives.make(make_options(**ELECTRA), alone, "float32")
 
 
-def test_a_head_that_a_folder_has_not_is_not_evaluated(tmp_path):
-    start, made = save_electra(tmp_path)
-    assert made.load_weights(str(tmp_path)) == []
-    path = str(tmp_path / "a.tfrecord")
+def options_on_records(folder):
+    """Returns options for records that are written into the folder."""
+    path = str(folder / "a.tfrecord")
     reference.write_records(path, reference.pretraining_arrays(4))
-    # The objective was forgotten: the folder's own is the discriminator.
-    options = make_options(
+    return make_options(
         input_files=(path,),
         max_predictions_per_seq=reference.PREDICTIONS,
-        output_dir=str(tmp_path),
+        output_dir=str(folder),
         phases=(
             options_lib.Phase(
                 max_seq_length=reference.LENGTH, num_steps=9, train_batch_size=4
             ),
         ),
     )
+
+
+def test_a_head_that_a_folder_has_not_is_not_evaluated(tmp_path):
+    start, made = save_electra(tmp_path)
+    assert made.load_weights(str(tmp_path)) == []
+    # The objective was forgotten: the folder's own is the discriminator.
+    options = options_on_records(tmp_path)
     start = dataclasses.replace(start, init_checkpoint=str(tmp_path))
     with pytest.raises(ValueError) as error:
         pretraining_run.run(options, start, make_strategy(), "float32")
@@ -409,18 +414,7 @@ def test_a_next_sentence_head_that_a_folder_has_not_is_not_evaluated(tmp_path):
     )
     model = BertPretrainer(start.config, has_next_sentence_head=False)
     checkpoints.save(tmp_path, model, start.tokenizer, 16)
-    path = str(tmp_path / "a.tfrecord")
-    reference.write_records(path, reference.pretraining_arrays(4))
-    options = make_options(
-        input_files=(path,),
-        max_predictions_per_seq=reference.PREDICTIONS,
-        output_dir=str(tmp_path),
-        phases=(
-            options_lib.Phase(
-                max_seq_length=reference.LENGTH, num_steps=9, train_batch_size=4
-            ),
-        ),
-    )
+    options = options_on_records(tmp_path)
     with pytest.raises(ValueError, match="has no head next_sentence to eval"):
         pretraining_run.run(options, start, make_strategy(), "float32")
     assert not (tmp_path / "eval_results.txt").exists()
