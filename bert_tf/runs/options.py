@@ -10,6 +10,7 @@ from bert_tf.input import addresses
 from bert_tf.optimizers import decays
 from bert_tf.runs import output_folder
 from bert_tf.training.names import JIT_COMPILE
+from bert_tf.training.settings import ATTENTION_MASKS
 
 OPTIMIZERS = ("bert", "lamb")
 ATTENTION = ("bidirectional", "left_to_right")
@@ -27,6 +28,18 @@ ATTENTION_CHUNK_HELP = (
     "the result is the same. Default: 256 for sequences of 512 or more "
     "tokens, otherwise all."
 )
+
+
+def attention_masks(length: int, dropout: float) -> dict[str, str]:
+    """Returns the setting of a run whose masks 0.2.0 would draw otherwise.
+
+    Args:
+        length: Most tokens of a row.
+        dropout: That of attention's probabilities.
+    """
+    if length <= ATTENTION_TILE or not dropout:
+        return {}
+    return {ATTENTION_MASKS: f"one for {ATTENTION_TILE} queries"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,7 @@ from bert_tf.runs import phases
 from bert_tf.runs.best_model import BestModel
 from bert_tf.runs.objectives import Pretraining
 from bert_tf.runs.options import PretrainingOptions
+from bert_tf.runs.options import attention_masks
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
@@ -315,7 +316,7 @@ def _run_settings(options, start, pretraining, sources, eval_source, strategy):
         "num_train_steps": options.num_train_steps,
         "input_shares": options.input_shares or strategies.num_hosts(strategy),
         "mixed_precision": pretraining.model.dtype_policy.name,
-        **settings.attention_masks(
+        **attention_masks(
             max(source.shapes[features.INPUT_IDS][0] for source in sources),
             start.config.attention_probs_dropout_prob,
         ),

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
-from bert_tf.config import BertConfig
+if TYPE_CHECKING:
+    from bert_tf.config import BertConfig
 
-if TYPE_CHECKING:  # It imports TensorFlow.
+    # It imports TensorFlow.
     from bert_tf.training.step import StepResults
 
 # A loss is compared with the finite losses of this many steps before it, once
@@ -218,7 +219,7 @@ def warn_of_stalls(
 
 
 def flops_per_example(
-    config: BertConfig, length: int, num_predictions: int
+    config: "BertConfig", length: int, num_predictions: int
 ) -> float:
     """Returns the floating-point operations of an example's training step.
 

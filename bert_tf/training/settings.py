@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import files
-from bert_tf.config import ATTENTION_TILE
 
 _FILE = "settings.json"
 
@@ -51,18 +50,6 @@ _CONSEQUENCES = (
         "replaces the best model so far.",
     ),
 )
-
-
-def attention_masks(length: int, dropout: float) -> dict[str, str]:
-    """Returns the setting of a run whose masks 0.2.0 would draw otherwise.
-
-    Args:
-        length: Most tokens of a row.
-        dropout: That of attention's probabilities.
-    """
-    if length <= ATTENTION_TILE or not dropout:
-        return {}
-    return {ATTENTION_MASKS: f"one for {ATTENTION_TILE} queries"}
 
 
 def records_of(folder: str) -> set[str]:

@@ -23,6 +23,7 @@ from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.models.objectives import Objective
 from bert_tf.runs import output_folder
+from bert_tf.runs.options import attention_masks
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
@@ -30,7 +31,6 @@ from bert_tf.tasks.source import is_dev
 from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
 from bert_tf.training import progress
-from bert_tf.training import settings
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fit_lib
@@ -488,7 +488,7 @@ class Run:
                 description,
                 settings={
                     "mixed_precision": self.model.dtype_policy.name,
-                    **settings.attention_masks(
+                    **attention_masks(
                         config.max_seq_length,
                         self.model.config.attention_probs_dropout_prob,
                     ),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bert_tf.layers import attend
+from bert_tf.runs.options import attention_masks
 from bert_tf.training import settings
 from bert_tf.training.settings import RunSettings
 
@@ -127,7 +128,7 @@ def test_a_damaged_file_is_named(tmp_path, text):
 
 
 def test_a_run_that_0_2_0_began_is_told_that_its_masks_change(folder):
-    run = resume(folder, 60, **settings.attention_masks(129, 0.1))
+    run = resume(folder, 60, **attention_masks(129, 0.1))
     assert settings.describe(run.changes(), 60, 480) == (
         "Resuming from step 60 with other settings: attention_masks one for "
         "all queries -> one for 128 queries. The run no longer equals an "
@@ -135,5 +136,5 @@ def test_a_run_that_0_2_0_began_is_told_that_its_masks_change(folder):
     )
     assert attend.TILE == 128
     # Shorter rows have the masks that they had.
-    assert settings.attention_masks(128, 0.1) == {}
-    assert settings.attention_masks(512, 0.0) == {}
+    assert attention_masks(128, 0.1) == {}
+    assert attention_masks(512, 0.0) == {}
