@@ -57,11 +57,6 @@ _LEARNING_RATES = flags.DEFINE_list(
     "learning_rates", ["5e-5", "4e-5", "3e-5", "2e-5"], "All are tried."
 )
 _SEEDS = flags.DEFINE_list("seeds", ["12345"], "All are tried.")
-_KEEP_STATES = flags.DEFINE_bool(
-    "keep_states",
-    False,
-    "Keep the states of finished trainings, several times a model's size.",
-)
 
 _CLASSIFIER = "bert_tf.run_classifier"
 
@@ -119,9 +114,7 @@ def main(argv):
         if not _start(run["flags"], f"{run['folder']}.log"):
             failed.append(run["folder"])
             continue
-        run["results"] = glue_runs.finish(
-            run["folder"], run["flags"], _KEEP_STATES.value
-        )
+        run["results"] = glue_runs.finish(run["folder"], run["flags"])
         _write_tables(config.output_dir, runs)
     _write_tables(config.output_dir, runs)
     print(files.read_text(os.path.join(config.output_dir, "table.md")), end="")

@@ -46,9 +46,8 @@ _MAX_EXAMPLES = flags.DEFINE_integer(
     "Most labelled docstrings of one library, over train, dev and test.",
     lower_bound=10,
 )
-_MAX_WORDS = flags.DEFINE_integer(
-    "max_words", 40, "Most words of a labelled text.", lower_bound=5
-)
+# Most words of a labelled text.
+_MAX_WORDS = 40
 
 _SKIPPED_FOLDERS = {"test", "tests", "testing", "site-packages", "idlelib"}
 _CODE = re.compile(r">>>|```|::$|^\s*[-=~^*+|]{3,}|^\.\. ", re.MULTILINE)
@@ -133,7 +132,7 @@ def bucket(text):
     return hashlib.sha256(text.encode("utf-8")).digest()[0] % 10
 
 
-def collect(libraries, max_examples, max_words):
+def collect(libraries, max_examples):
     """Returns {part: [paragraphs]} and {part: [(text, library)]}."""
     documents = {"train": [], "dev": [], "test": []}
     examples = {"train": [], "dev": [], "test": []}
@@ -144,7 +143,7 @@ def collect(libraries, max_examples, max_words):
         labelled = []
         for docstring in docstrings(library):
             paragraphs = prose(docstring)
-            text = " ".join(" ".join(paragraphs).split()[:max_words])
+            text = " ".join(" ".join(paragraphs).split()[:_MAX_WORDS])
             # Wrappers repeat the docstring of the function they wrap.
             if not text or text in seen:
                 continue
@@ -183,9 +182,7 @@ def main(_):
     program.require(output_dir=_OUTPUT_DIR.value)
     # Collecting takes seconds, and would be in vain.
     files.make_folder(_OUTPUT_DIR.value)
-    documents, examples = collect(
-        _LIBRARIES.value, _MAX_EXAMPLES.value, _MAX_WORDS.value
-    )
+    documents, examples = collect(_LIBRARIES.value, _MAX_EXAMPLES.value)
     for part in ("train", "dev"):
         write_corpus(f"corpus_{part}.txt", documents[part])
     for part, rows in examples.items():

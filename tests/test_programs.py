@@ -27,9 +27,9 @@ REFUSALS = {
         "--timeout_seconds=0",
     ),
     "collect_documentation": (
-        "--max_words=1",
+        "--max_examples_per_library=1",
         "--output_dir=a",
-        "--max_words=1",
+        "--max_examples_per_library=1",
     ),
     "convert_checkpoint": (
         "value should be one of <google|hugging_face|bert_tf>",

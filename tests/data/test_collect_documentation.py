@@ -12,7 +12,6 @@ def test_documentation_is_collected(run_program, tmp_path):
         "--library=numpy",
         "--library=keras",
         "--max_examples_per_library=200",
-        "--max_words=12",
     )
     assert "train.tsv" in process.stdout
     corpus = (tmp_path / "corpus_train.txt").read_text("utf-8")
@@ -27,7 +26,7 @@ def test_documentation_is_collected(run_program, tmp_path):
                 csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
             )
         assert {row["library"] for row in rows} == {"numpy", "keras"}
-        assert all(2 < len(row["text"].split()) <= 12 for row in rows)
+        assert all(2 < len(row["text"].split()) <= 40 for row in rows)
         texts[part] = {row["text"] for row in rows}
     assert sum(map(len, texts.values())) == 400
     assert len(texts["train"]) > 6 * len(texts["dev"])

@@ -16,29 +16,22 @@ from bert_tf.training import evaluation
 _RUN_FILE = "run.json"
 
 
-def finish(
-    folder: str, run_flags: list[str], keeps_state: bool
-) -> dict[str, float]:
+def finish(folder: str, run_flags: list[str]) -> dict[str, float]:
     """Marks a run as finished, and removes its training state.
 
     Args:
         folder: The run's folder.
         run_flags: The list of flags that it was run with.
-        keeps_state: Whether to keep its training state.
 
     Returns:
         Its results, {name: float}.
     """
     results = evaluation.read_results(f"{folder}/{evaluation.RESULTS_FILE}")
-    values = {
-        "flags": run_flags,
-        "keeps_state": keeps_state,
-        "results": results,
-    }
+    values = {"flags": run_flags, "results": results}
     files.write_text(
         os.path.join(folder, _RUN_FILE), json.dumps(values, indent=1) + "\n"
     )
-    _remove_state(folder, values)
+    _remove_state(folder)
     return results
 
 
@@ -69,12 +62,11 @@ def finished_results(
             f"{path}: that run had other flags: {' '.join(differences)}. Give "
             "another --output_dir, or delete the run's folder."
         )
-    _remove_state(folder, found)
+    _remove_state(folder)
     return found["results"]
 
 
-def _remove_state(folder, values):
+def _remove_state(folder):
     state = os.path.join(folder, checkpointing.FOLDER)
-    # Releases that wrote no such key removed the state before run.json.
-    if not values.get("keeps_state", True) and files.exists(state):
+    if files.exists(state):
         files.remove(state)

@@ -1,7 +1,5 @@
 """What run_glue keeps of a finished run, killed at any moment."""
 
-import json
-
 import pytest
 
 from bert_tf import files
@@ -59,29 +57,21 @@ def test_killed_run_can_be_resumed_or_is_finished(
         patch.setattr(files, "remove", remove_slowly)
         if num_moments < 4:
             with pytest.raises(Killed):
-                glue_runs.finish(folder, FLAGS, keeps_state=False)
+                glue_runs.finish(folder, FLAGS)
         else:
-            assert glue_runs.finish(folder, FLAGS, False) == RESULTS
+            assert glue_runs.finish(folder, FLAGS) == RESULTS
 
     if num_moments == 0:
         # run_classifier resumes at the last step, and does all again.
         assert glue_runs.finished_results(folder, FLAGS) is None
         assert files.list_folder(folder / "train") == STATE
         output_folder.check(folder)
-        glue_runs.finish(folder, FLAGS, keeps_state=False)
+        glue_runs.finish(folder, FLAGS)
     assert glue_runs.finished_results(folder, FLAGS) == RESULTS
     assert not (folder / "train").exists()
 
 
-def test_state_stays_where_it_is_to_stay(folder):
-    assert glue_runs.finish(folder, FLAGS, keeps_state=True) == RESULTS
-    assert glue_runs.finished_results(folder, FLAGS) == RESULTS
-    assert files.list_folder(folder / "train") == STATE
-    # A run.json of before the state was removed last.
-    values = json.loads((folder / "run.json").read_text())
-    del values["keeps_state"]
-    (folder / "run.json").write_text(json.dumps(values))
-    assert glue_runs.finished_results(folder, FLAGS) == RESULTS
-    assert files.list_folder(folder / "train") == STATE
+def test_a_run_of_other_flags_is_refused(folder):
+    glue_runs.finish(folder, FLAGS)
     with pytest.raises(ValueError, match="other flags: --learning_rate=3e-05"):
         glue_runs.finished_results(folder, FLAGS[:1])
