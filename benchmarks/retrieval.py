@@ -86,7 +86,7 @@ _FOLDER = pathlib.Path(__file__).parent
 # For a small encoder, as --start_dir may be.
 _LEARNING_RATE = 1e-4
 _SIMCSE_FLAGS = (
-    "--loss=simcse",
+    "--loss_name=simcse",
     # Vectors are computed in the same way before and after.
     *("--pooling=mean", "--learning_rate=3e-5", "--max_seq_length=32"),
 )

@@ -89,7 +89,6 @@ _CLASS_WEIGHTS = flags.DEFINE_string(
 
 def main(argv):
     del argv
-    logging.set_verbosity(logging.INFO)
     config = fine_tuning_flags.make_config()
     builder = _find_data_set()
 

@@ -7,23 +7,18 @@ r"""Tunes a model to the tasks of GLUE, over learning rates and seeds.
 runs bert_tf.run_classifier once for each task, learning rate and seed, each in
 its own process and folder. After each run it writes the scores of all into
 table.md and table.json. The other flags of run_classifier are passed on to it.
-What a run prints is shown, and kept in a .log beside its folder. Rerun the same
-command to resume after a stop: finished runs are not run again.
+Rerun the same command to resume after a stop: finished runs are not run again.
 
 With --do_predict, the best run of each task answers its test sets, and
 submission/ has the files for GLUE's leaderboard. AX, in AX/AX.tsv or
 diagnostic/diagnostic.tsv of --glue_dir, is answered by the best run of MNLI.
 """
 
-import contextlib
 import dataclasses
 import itertools
-import json
-import math
 import os
 import shlex
 import signal
-import statistics
 import subprocess
 import sys
 
@@ -34,7 +29,6 @@ from bert_tf import files
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.tasks import tables
 from bert_tf.training import preemption
 
 fine_tuning_flags.set_defaults(do_train=True, do_eval=True)
@@ -58,104 +52,104 @@ _LEARNING_RATES = flags.DEFINE_list(
 )
 _SEEDS = flags.DEFINE_list("seeds", ["12345"], "All are tried.")
 
-_CLASSIFIER = "bert_tf.run_classifier"
-
 
 def main(argv):
     del argv
-    logging.set_verbosity(logging.INFO)
     # Refuse here what run_classifier would refuse, before it is started.
-    handed_on = _handed_on_flags()
     config = fine_tuning_flags.make_config()
-    rates = _numbers("learning_rates", _LEARNING_RATES.value, float)
-    seeds = _numbers("seeds", _SEEDS.value, int)
-    for flag, name, values in (
-        ("learning_rates", "learning_rate", rates),
-        ("seeds", "random_seed", seeds),
-    ):
-        for value in values:
-            with files.errors_named(f"--{flag}"):
-                dataclasses.replace(config, **{name: value})
+    handed_on = _given_flags()
+    rates = _numbers(_LEARNING_RATES, float, config, "learning_rate")
+    seeds = _numbers(_SEEDS, int, config, "random_seed")
     tasks = _find_tasks(config)
 
     from bert_tf.tasks.classification import glue_runs
 
-    runs = [
-        {"task": task, "learning_rate": rate, "seed": seed}
-        for task, rate, seed in itertools.product(
-            (task for task in tasks if task != "ax"),
-            rates,
-            seeds,
-        )
-    ]
-    for run in runs:
-        run["folder"] = os.path.join(
-            config.output_dir,
-            run["task"],
-            f"lr{run['learning_rate']}-seed{run['seed']}",
-        )
-        run["flags"] = [
-            "--do_train",
-            "--do_eval",
-            *_data_flags(tasks[run["task"]]),
-            f"--learning_rate={run['learning_rate']}",
-            f"--random_seed={run['seed']}",
-            f"--output_dir={run['folder']}",
-            *handed_on,
+    runs = []
+    for task, rate, seed in itertools.product(tasks, rates, seeds):
+        folder = f"{config.output_dir}/{task}/lr{rate}-seed{seed}"
+        run_flags = [
+            *("--do_train", "--do_eval", *_data_flags(tasks[task])),
+            *(f"--learning_rate={rate}", f"--random_seed={seed}"),
+            *(f"--output_dir={folder}", *handed_on),
         ]
-        run["results"] = glue_runs.finished_results(run["folder"], run["flags"])
+        run = glue_runs.Run(
+            task=task,
+            learning_rate=rate,
+            seed=seed,
+            folder=folder,
+            flags=run_flags,
+        )
+        # MNLI's model answers it.
+        if task != "ax":
+            run.find_results()
+            runs.append(run)
     failed = []
     for number, run in enumerate(runs, start=1):
-        title = f"{number}/{len(runs)}  {run['folder']}"
-        if run["results"] is not None:
-            logging.info("%s: is finished.", title)
+        is_done = run.results is not None
+        logging.info(
+            "%d/%d  %s%s",
+            number,
+            len(runs),
+            run.folder,
+            ": is finished." * is_done,
+        )
+        if is_done:
             continue
-        logging.info("%s", title)
-        if not _start(run["flags"], f"{run['folder']}.log"):
-            failed.append(run["folder"])
-            continue
-        run["results"] = glue_runs.finish(run["folder"], run["flags"])
-        _write_tables(config.output_dir, runs)
-    _write_tables(config.output_dir, runs)
-    print(files.read_text(os.path.join(config.output_dir, "table.md")), end="")
-    if config.do_predict and not failed:
-        _collect_submission(config.output_dir, tasks, runs)
+        if _classify(run.flags):
+            run.finish()
+            glue_runs.write_tables(config.output_dir, runs)
+        else:
+            failed.append(run.folder)
+    print(glue_runs.write_tables(config.output_dir, runs), end="")
     if failed:
         raise ValueError(
-            f"{len(failed)} of {len(runs)} runs failed; the end of each .log "
-            f"says why: {', '.join(failed)}."
+            f"{len(failed)} of {len(runs)} runs failed: {', '.join(failed)}."
         )
+    if config.do_predict:
+        _collect_submission(config.output_dir, tasks, runs)
 
 
-def _handed_on_flags():
-    """Returns the given flags that belong to run_classifier."""
-    given = []
-    for module in (fine_tuning_flags, training_flags):
-        for flag in flags.FLAGS.flags_by_module_dict()[module.__name__]:
-            if flag.present and flag.name != "output_dir":
-                given.append(flag.serialize())
+def _given_flags(of_prediction=False):
+    """Returns the given flags that belong to run_classifier.
+
+    Args:
+        of_prediction: Whether to return only those that change predictions.
+    """
+    by_module = flags.FLAGS.flags_by_module_dict()
+    given = {
+        flag.name: flag.serialize()
+        for module in (fine_tuning_flags, training_flags)
+        for flag in by_module[module.__name__]
+        if flag.present
+    }
+    own = {"output_dir", "do_train", "do_eval", "do_predict"}
+    names = given.keys() - own
+    if of_prediction:
+        names &= {flag.name for flag in by_module[training_flags.__name__]} | {
+            *("max_seq_length", "predict_batch_size")
+        }
     for name, instead in (
         ("learning_rate", "learning_rates"),
         ("random_seed", "seeds"),
     ):
-        if any(flag.startswith(f"--{name}=") for flag in given):
+        if name in given:
             raise ValueError(f"--{name} must be given as --{instead}.")
-    own = ("do_train", "do_eval", "do_predict")
-    return sorted(
-        set(given) - {f"--{no}{name}" for name in own for no in ("", "no")}
-    )
+    return sorted(given[name] for name in names)
 
 
-def _prediction_flags():
-    """Returns the given flags of run_classifier that apply to prediction."""
-    by_module = flags.FLAGS.flags_by_module_dict()
-    names = {flag.name for flag in by_module[training_flags.__name__]}
-    names |= {"max_seq_length", "predict_batch_size"}
-    return sorted(
-        flags.FLAGS[name].serialize()
-        for name in names
-        if flags.FLAGS[name].present
-    )
+def _numbers(flag, number, config, option):
+    """Returns the different numbers in a list flag, all good for an option."""
+    with files.errors_named(f"--{flag.name}"):
+        try:
+            values = [*dict.fromkeys(map(number, flag.value))]
+        except ValueError:
+            raise ValueError(
+                "must be numbers, separated by commas. "
+                f"Received: {','.join(flag.value)}."
+            ) from None
+        for value in values:
+            dataclasses.replace(config, **{option: value})
+    return values
 
 
 def _find_tasks(config):
@@ -174,21 +168,10 @@ def _find_tasks(config):
             for key, known in glue_files.GLUE_TASKS.items()
             if known is task_files
         )
-        if key in tasks:
-            raise ValueError(
-                "--tasks must name each task once. Received: "
-                f"{tasks[key]}, {name}."
-            )
-        if config.calibrate and not task_files.task.has_temperature:
-            raise ValueError(
-                "--calibrate must not be given with a regression. "
-                f"Received: --tasks={','.join(_TASKS.value)}."
-            )
         tasks[key] = name
         if _GLUE_DIR.value is not None:
-            wanted = (glue_files.TRAIN, glue_files.DEV)
-            if config.do_predict:
-                wanted += glue_files.TESTS
+            wanted = [glue_files.TRAIN, glue_files.DEV]
+            wanted += glue_files.TESTS if config.do_predict else []
             task_files.check(_data_dir(name), wanted)
     if "ax" in tasks and not (config.do_predict and "mnli" in tasks):
         raise ValueError(
@@ -196,22 +179,6 @@ def _find_tasks(config):
             "and with --do_predict."
         )
     return tasks
-
-
-def _numbers(flag, texts, number):
-    try:
-        values = [number(text) for text in texts]
-    except ValueError as error:
-        raise ValueError(
-            f"--{flag} must be numbers, separated by commas. Received: "
-            f"--{flag}={','.join(texts)}."
-        ) from error
-    if not values or len(set(values)) != len(values):
-        raise ValueError(
-            f"--{flag} must be one number or more, each once. Received: "
-            f"--{flag}={','.join(texts)}."
-        )
-    return values
 
 
 def _data_dir(name):
@@ -232,18 +199,16 @@ def _data_flags(name):
     ]
 
 
-def _start(arguments, log_path):
-    """Runs run_classifier, shows its output, and returns whether it succeeded.
+def _classify(arguments):
+    """Runs run_classifier; returns whether it succeeded.
 
     On SIGTERM or Ctrl-C, run_classifier saves its state, and both exit with
     code 75.
     """
-    command = [sys.executable, "-m", _CLASSIFIER, *arguments]
+    command = [sys.executable, "-m", "bert_tf.run_classifier", *arguments]
     logging.info("%s", shlex.join(command))
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
     was_told = False
+    process = subprocess.Popen(command, stdout=sys.stderr)
 
     def stop(number, frame):
         del number, frame
@@ -253,138 +218,25 @@ def _start(arguments, log_path):
         # once, even if it gets both signals.
         process.terminate()
 
-    before = {
-        number: signal.signal(number, stop)
-        for number in (signal.SIGTERM, signal.SIGINT)
+    for number in (signal.SIGTERM, signal.SIGINT):
         # A background process is started with Ctrl-C ignored.
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    output = bytearray()
-    try:
-        for line in process.stdout:
-            output += line
-            # Continue even if nobody reads the output.
-            with contextlib.suppress(OSError):
-                sys.stderr.buffer.write(line)
-                sys.stderr.flush()
-        process.wait()
-    except BaseException:
-        process.kill()
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        files.write_bytes(log_path, bytes(output))
-    if was_told or process.returncode == preemption.PREEMPTED_EXIT_CODE:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
+    code = process.wait()
+    if was_told or code == preemption.PREEMPTED_EXIT_CODE:
         sys.exit(preemption.PREEMPTED_EXIT_CODE)
-    if process.returncode:
-        text = output.decode("utf-8", "replace").strip()
-        logging.error("It failed: %s", text.rsplit("\n", 1)[-1])
-    return process.returncode == 0
-
-
-def _best(task, runs):
-    """Returns (learning rate with the best median, its runs, best run of all).
-
-    None if no run of the task is done.
-    """
-    from bert_tf.tasks import metrics
-    from bert_tf.tasks.classification import glue_files
-
-    name = glue_files.GLUE_TASKS[task].task.main_metric
-    done = [run for run in runs if run["task"] == task and run["results"]]
-    if not done:
-        return None
-
-    def score(run):
-        return metrics.comparable(run["results"][name])
-
-    by_rate = {}
-    for run in done:
-        by_rate.setdefault(run["learning_rate"], []).append(run)
-    rate = max(
-        by_rate,
-        key=lambda rate: statistics.median(map(score, by_rate[rate])),
-    )
-    return rate, by_rate[rate], max(done, key=score)
-
-
-def _median(scores):
-    """Returns the median of scores, of which NaN is the lowest."""
-    from bert_tf.tasks import metrics
-
-    found = statistics.median(map(metrics.comparable, scores))
-    return math.nan if found == -math.inf else found
-
-
-def _write_tables(output_dir, runs):
-    from bert_tf.tasks.classification import glue_files
-
-    rows = []
-    for task in dict.fromkeys(run["task"] for run in runs):
-        found = _best(task, runs)
-        if found is None:
-            continue
-        rate, at_rate, best = found
-        metrics = glue_files.GLUE_TASKS[task].task.metrics
-        names = [f"eval_{metric}" for metric in metrics]
-        names += [
-            name
-            for name in (f"eval_mismatched_{metric}" for metric in metrics)
-            if name in best["results"]
-        ]
-        for name in names:
-            rows.append(
-                {
-                    "task": task,
-                    "score": name.removeprefix("eval_"),
-                    "learning rate": str(rate),
-                    "seeds": len(at_rate),
-                    "median": 100
-                    * _median(run["results"][name] for run in at_rate),
-                    "best": 100 * best["results"][name],
-                    "best run": os.path.basename(best["folder"]),
-                }
-            )
-    header = (
-        "task",
-        "score",
-        "learning rate",
-        "seeds",
-        "median",
-        "best",
-        "best run",
-    )
-    num_done = sum(run["results"] is not None for run in runs)
-    text = (
-        "Scores on the development sets, times 100. The learning rate is the "
-        "one with the highest median over the seeds in the task's first score; "
-        "the best run is that of all learning rates. "
-        f"{num_done} of {len(runs)} runs are done.\n\n"
-        + tables.table(header, [[row[name] for name in header] for row in rows])
-        + "\n"
-    )
-    files.write_text(os.path.join(output_dir, "table.md"), text)
-    values = {
-        "table": rows,
-        "runs": [
-            {name: run[name] for name in run if name != "flags"} for run in runs
-        ],
-    }
-    files.write_text(
-        os.path.join(output_dir, "table.json"),
-        json.dumps(files.with_nulls(values), indent=1) + "\n",
-    )
+    return code == 0
 
 
 def _collect_submission(output_dir, tasks, runs):
     """Lets the best runs answer the test sets, for the leaderboard."""
     from bert_tf.tasks.classification import glue_files
+    from bert_tf.tasks.classification import glue_runs
 
     folder = os.path.join(output_dir, "submission")
     is_of_glue = False
-    for task in tasks:
-        best = _best("mnli" if task == "ax" else task, runs)[2]["folder"]
+    for task, name in tasks.items():
+        best = glue_runs.best_run("mnli" if task == "ax" else task, runs).folder
         answers = os.path.join(output_dir, "ax") if task == "ax" else best
         names = glue_files.GLUE_TASKS[task].submissions.values()
         # There is no leaderboard for XNLI.
@@ -393,24 +245,19 @@ def _collect_submission(output_dir, tasks, runs):
         # A run's answers stay valid, but for AX another run may have been the
         # best before.
         if task == "ax" or not all(
-            files.exists(os.path.join(answers, name)) for name in written
+            files.exists(os.path.join(answers, each)) for each in written
         ):
             arguments = [
-                "--do_predict",
-                *_data_flags(tasks[task]),
-                f"--init_checkpoint={best}",
-                f"--output_dir={answers}",
-                *_prediction_flags(),
+                *("--do_predict", *_data_flags(name)),
+                *(f"--init_checkpoint={best}", f"--output_dir={answers}"),
+                *_given_flags(of_prediction=True),
             ]
-            log_path = f"{answers}.predict.log"
-            if not _start(arguments, log_path):
-                raise ValueError(
-                    f"The predictions of {task} failed; {log_path} says why."
-                )
-        for name in names:
+            if not _classify(arguments):
+                raise ValueError(f"The predictions of {name} failed.")
+        for each in names:
             files.write_bytes(
-                os.path.join(folder, name),
-                files.read_bytes(os.path.join(answers, name)),
+                os.path.join(folder, each),
+                files.read_bytes(os.path.join(answers, each)),
             )
     if is_of_glue:
         print(f"For GLUE's leaderboard: {folder}")

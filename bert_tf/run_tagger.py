@@ -27,23 +27,13 @@ from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.tasks.tagging import schemes
 
+fine_tuning_flags.define_files()
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
     None,
     "Folder with files named train, dev (or valid, testa) and test (or "
     "testb), each with .conll, .txt, .tsv or nothing after it; or CoNLL-2003's "
     "eng.train, eng.testa and eng.testb.",
-)
-_TRAIN_FILE = flags.DEFINE_string(
-    "train_file", None, "Column file to train on, instead of --data_dir's."
-)
-_EVAL_FILE = flags.DEFINE_string(
-    "eval_file", None, "Column file for --do_eval, instead of --data_dir's."
-)
-_TEST_FILE = flags.DEFINE_string(
-    "test_file",
-    None,
-    "Column file for --do_predict, instead of --data_dir's; it needs no tags.",
 )
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
@@ -80,15 +70,14 @@ _SCHEME = flags.DEFINE_enum(
 
 def main(argv):
     del argv
-    logging.set_verbosity(logging.INFO)
     config = fine_tuning_flags.make_config()
     builder = fine_tuning_flags.open_data_set(
         _TFDS_NAME.value,
         _TFDS_DATA_DIR.value,
         data_dir=_DATA_DIR.value,
-        train_file=_TRAIN_FILE.value,
-        eval_file=_EVAL_FILE.value,
-        test_file=_TEST_FILE.value,
+        train_file=flags.FLAGS.train_file,
+        eval_file=flags.FLAGS.eval_file,
+        predict_file=flags.FLAGS.predict_file,
     )
 
     from bert_tf.tasks import source
@@ -97,11 +86,11 @@ def main(argv):
     strategy = training_flags.make_strategy()
     folder = tuning_run.tuned_folder(config)
     examples = {
-        split: _read(split, path.value, builder)
+        split: _read(split, path, builder)
         for split, path, is_wanted in (
-            (source.TRAIN, _TRAIN_FILE, config.do_train),
-            (source.DEV, _EVAL_FILE, config.do_eval),
-            (source.TEST, _TEST_FILE, config.do_predict),
+            (source.TRAIN, flags.FLAGS.train_file, config.do_train),
+            (source.DEV, flags.FLAGS.eval_file, config.do_eval),
+            (source.TEST, flags.FLAGS.predict_file, config.do_predict),
         )
         if is_wanted
     }

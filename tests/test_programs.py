@@ -86,9 +86,9 @@ REFUSALS = {
         "--top_k=0",
     ),
     "run_glue": (
-        "--seeds must be one number or more, each once.",
+        "--seeds: must be numbers, separated by commas. Received: a",
         "--output_dir=no/where",
-        "--seeds=1,1",
+        "--seeds=a",
     ),
     "run_multiple_choice": (
         "--train_file must be given.",
@@ -104,7 +104,7 @@ REFUSALS = {
         "--learning_rate=-1",
     ),
     "run_reranker": (
-        "--num_negatives must be given with --loss=softmax.",
+        "--num_negatives must be given with --loss_name=softmax.",
         "--output_dir=no/where",
         "--train_file=a.tsv",
         "--do_train",
@@ -118,7 +118,7 @@ REFUSALS = {
         "--matryoshka_sizes=8,a",
     ),
     "run_search": (
-        "`range_min` must be 0 or more and below `range_max`. Received: ",
+        "--range_min must be below --range_max. Received: ",
         "--model_dir=a",
         "--work_dir=b",
         "--squad_files=c",
@@ -197,10 +197,15 @@ def test_help_shows_all_flags_and_the_commands_as_written(answers, path):
             shared.append(ROOT / "bert_tf" / f"{name}.py")
     if "fine_tuning_flags" in source:
         shared.append(ROOT / "bert_tf" / "tuning" / "config.py")
+    if "define_files()" in source:
+        shared.append(ROOT / "bert_tf" / "tuning" / "data_files.py")
     for dataclass, name in (
         ("Settings", "pretraining/settings"),
         ("options_lib.PretrainingOptions)", "runs/options"),
-        ("search_options.Rules", "tasks/retrieval/search_options"),
+        ("SearchOptions", "tasks/retrieval/search_options"),
+        ("options.RetrievalOptions", "tasks/retrieval/options"),
+        ("RerankingOptions", "tasks/reranking/options"),
+        ("SquadOptions", "tasks/question_answering/options"),
     ):
         if f"define_flags({dataclass}" in source:
             shared.append(ROOT / "bert_tf" / f"{name}.py")
@@ -209,7 +214,9 @@ def test_help_shows_all_flags_and_the_commands_as_written(answers, path):
         *re.findall(r'DEFINE_\w+\(\s*"(\w+)"', text),
         *re.findall(r'add_argument\(\s*"--(\w+)"', text),
         *re.findall(
-            r"^    (\w+): .*= (?:_flag|described\.option)\(", text, re.MULTILINE
+            r"^    (\w+): .*= (?:_flag|_rule|_option|described\.option)\(",
+            text,
+            re.MULTILINE,
         ),
     }
     shown = set(re.findall(r"--(?:\[no\])?(\w+)", answer["stdout"]))

@@ -51,7 +51,7 @@ def test_choices_are_learned_scored_and_predicted(tmp_path, run_program):
         *flags,
         f"--train_file={write(tmp_path / 'train.jsonl', 10)}",
         f"--eval_file={write_race(tmp_path / 'dev', [*'ABCABCA'])}",
-        f"--test_file={test_file}",
+        f"--predict_file={test_file}",
         "--do_train",
         "--do_eval",
         "--do_predict",
@@ -94,7 +94,7 @@ def test_choices_are_learned_scored_and_predicted(tmp_path, run_program):
     refused = run_program(
         PROGRAM,
         *flags,
-        f"--test_file={write(tmp_path / 'more.jsonl', 2, 4)}",
+        f"--predict_file={write(tmp_path / 'more.jsonl', 2, 4)}",
         "--do_predict",
         check=False,
     )

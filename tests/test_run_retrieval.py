@@ -57,7 +57,7 @@ def test_vectors_are_tuned_scored_and_resumed(tmp_path, run_program):
     done = run_program(
         PROGRAM,
         *flags,
-        f"--test_file={test_file}",
+        f"--predict_file={test_file}",
         "--do_predict",
         "--num_train_epochs=2",
         "--chunk_size=2",
@@ -273,13 +273,11 @@ def test_bad_flags_are_told_at_once(tmp_path, run_program):
     path.write_text("query\na\n")
     for flag, message in (
         ("--scale=20", "one.tsv: there must be two columns of texts"),
-        ("--margin=1", "--margin must be given with --loss=triplet"),
+        ("--margin=1", "--margin must be given with --loss_name=triplet"),
         (
-            "--loss=cosent --symmetric",
-            "--symmetric must be given with --loss=multiple_negatives",
+            "--loss_name=cosent --symmetric",
+            "--symmetric must be given with --loss_name=multiple_negatives",
         ),
-        ("--max_score=5", "--max_score must be given with --do_train and --lo"),
-        ("--score_column=a", "--score_column must be given with --do_train"),
         ("--metric=MAP", "--metric must be given with --do_eval"),
     ):
         refused = run_program(

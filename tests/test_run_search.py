@@ -209,7 +209,7 @@ def test_pairs_are_compared_as_the_folder_and_the_flags_say(
             "cosine",
         ),
         (
-            ("--query_prompt=a ", "--corpus_prompt="),
+            ("--query_prompt=a ", "--passage_prompt="),
             wanted("a ", "", np.dot),
             "dot",
         ),
@@ -266,26 +266,6 @@ def test_numbers_of_questions_are_not_those_of_paragraphs(
         (
             ["--do_mine", "--queries_file=a.jsonl", "--triplets_file=a.jsonl"],
             "`triplets_file` is also one of the input files: a.jsonl",
-        ),
-        (
-            [
-                *("--do_search", "--do_mine", "--output_dir=work"),
-                "--triplets_file=work/search.jsonl",
-            ],
-            "--triplets_file must be another file than those of --output_dir: "
-            "search.jsonl. Received: --triplets_file=work/search.jsonl.",
-        ),
-        (
-            [
-                *("--do_eval", "--do_mine", "--output_dir=."),
-                "--triplets_file=query_scores.tsv",
-            ],
-            "--triplets_file must be another file than those of --output_dir",
-        ),
-        (
-            ["--do_search", "--queries_file=./search.jsonl", "--output_dir=."],
-            "`output_dir/search.jsonl` is also one of the input files: "
-            "./search.jsonl",
         ),
         ([], "One of --do_eval, --do_search and --do_mine must be given"),
         (["--do_eval", "--sts_file=b", "--sts_text_columns=a"], "two names"),
@@ -361,7 +341,7 @@ def test_scores_are_kept_if_no_negative_is_found(run_program, files, tmp_path):
     done = run_program(
         PROGRAM,
         *flags(files, f"--work_dir={tmp_path}/work"),
-        *("--do_eval", "--do_mine", "--max_score=-1"),
+        *("--do_eval", "--do_mine", "--max_negative_score=-1"),
         check=False,
     )
     assert done.returncode == 1

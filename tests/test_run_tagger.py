@@ -117,7 +117,7 @@ def test_words_are_tagged_scored_and_tagged_again(tmp_path, flags, run_program):
         "--do_predict",
         "--tag_column=ner",
         f"--eval_file={tmp_path / 'dev.named'}",
-        f"--test_file={tmp_path / 'test.named'}",
+        f"--predict_file={tmp_path / 'test.named'}",
         *flags[2:],
     )
     assert releases.read_results(output) == pytest.approx(results, rel=1e-5)

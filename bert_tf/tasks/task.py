@@ -117,7 +117,7 @@ class Task(abc.ABC):
     def to_dict(self) -> dict[str, Any]:
         """Returns what task.json holds: the family and the fields."""
         values = {
-            field.name: getattr(self, field.name)
+            _stored_name(field): getattr(self, field.name)
             for field in self._stored_fields()
             if formats.is_stored(field, getattr(self, field.name))
         }
@@ -145,15 +145,19 @@ class Task(abc.ABC):
         _check_stored(values, cls.family, cls._stored_fields())
         task = cls(
             **{
-                field.name: values[field.name]
-                for field in dataclasses.fields(cls)
-                if field.init and field.name in values
+                field.name: values[_stored_name(field)]
+                for field in cls._stored_fields()
+                if field.init and _stored_name(field) in values
             }
         )
-        for name, value in values.items():
+        for field in cls._stored_fields():
+            name = _stored_name(field)
             # The constructor takes None for a default, which may not be what
             # the model was tuned with.
-            if value is None and getattr(task, name) is not None:
+            if (
+                values.get(name, 0) is None
+                and getattr(task, field.name) is not None
+            ):
                 raise ValueError(
                     f"`{name}` must have a value. Received: {name}=null."
                 )
@@ -235,6 +239,22 @@ class Task(abc.ABC):
 
     def model_arguments(self) -> dict[str, Any]:
         """Returns the arguments, beside the config, that its models have."""
+        return {}
+
+    @classmethod
+    def checkpoint_fields(
+        cls, folder: str, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Returns fields that a checkpoint says, for a new task.
+
+        Args:
+            folder: The checkpoint.
+            given: {field: value} of the others, which are left out.
+
+        Raises:
+            ValueError: If the checkpoint does not suit the task.
+        """
+        del folder, given
         return {}
 
     def with_checkpoint_fields(self, folder: str) -> Self:
@@ -642,6 +662,11 @@ def check_names(task: Any) -> None:
         )
 
 
+def _stored_name(field):
+    """Returns a field's name in task.json, where earlier releases fixed it."""
+    return field.metadata.get("stored_as", field.name)
+
+
 def _check_stored(values, family, fields):
     """Checks the content of task.json before a task is made from it.
 
@@ -653,9 +678,11 @@ def _check_stored(values, family, fields):
     Raises:
         ValueError: If the family is another, or a key is missing or unknown.
     """
-    optional = {field.name for field in fields if formats.is_optional(field)}
-    keys = [field.name for field in fields if field.name not in optional]
-    keys = ["family", *keys]
+    optional = {
+        _stored_name(field) for field in fields if formats.is_optional(field)
+    }
+    names = map(_stored_name, fields)
+    keys = ["family", *(name for name in names if name not in optional)]
     # First, since another family has other keys.
     if isinstance(values, dict) and values.get("family", family) != family:
         raise ValueError(

@@ -12,7 +12,6 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf import quiet
-from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import model_folder
 from bert_tf.runs import output_folder
 from bert_tf.tasks import task_folder
@@ -176,12 +175,10 @@ def run(
     with _progress_logged():
         if config.do_train:
             output_folder.check(config.output_dir)
-            folder = config.init_checkpoint
         else:
-            folder = tuning_run.tuned_folder(config)
-            task = _as_tuned(task, folder)
-        if folder is not None:
-            task = task.with_checkpoint_fields(hub.local_path(folder))
+            task = _as_tuned(task, tuning_run.tuned_folder(config))
+        if folder := tuning_run.checkpoint(config):
+            task = task.with_checkpoint_fields(folder)
         if strategy is None:
             strategy = strategies.make_strategy()
         examples = {

@@ -60,7 +60,8 @@ def write(
             parts.append(_epochs_table(evaluations))
     for heading, text in sections:
         parts += [f"## {heading}", text]
-    rows = [(name, settings[name]) for name in settings]
+    # Exact, so that a run can be repeated.
+    rows = [(name, str(settings[name])) for name in settings]
     parts += ["## Settings", table(("setting", "value"), rows)]
     # The command as it was given, so that it can be repeated.
     command = shlex.join(["python", *sys.orig_argv[1:]])

@@ -17,6 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import sentence_model
 from bert_tf.checkpoints import starting_point
@@ -644,6 +645,16 @@ def tuned_folder(config: FineTuningConfig) -> str | None:
     return output_folder.trained_model(
         config.output_dir, config.init_checkpoint
     )
+
+
+def checkpoint(config: FineTuningConfig) -> str | None:
+    """Returns the local folder of the model to begin with; None without one.
+
+    Raises:
+        ValueError: As for `tuned_folder`.
+    """
+    folder = tuned_folder(config) or config.init_checkpoint
+    return None if folder is None else hub.local_path(folder)
 
 
 def find_start(config: FineTuningConfig, folder: str | None) -> StartingPoint:

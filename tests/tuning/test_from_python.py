@@ -557,7 +557,7 @@ def save_tuned(folder, model, task):
 @pytest.mark.parametrize(
     "stored",
     [
-        RetrievalTask(pooling="cls", is_normalized=False, metric="MAP"),
+        RetrievalTask(pooling="cls", normalize=False, metric="MAP"),
         RetrievalTask(head="dense", dense_size=8),
         RetrievalTask(loss_name="simcse", pooling="mean", head="none"),
     ],
@@ -580,7 +580,7 @@ def test_defaults_that_depend_on_the_loss_are_as_the_folder_has_them(
         output_dir=tmp_path / "output",
         max_seq_length=12,
     )
-    fields = ("loss_name", "pooling", "is_normalized", "head", "dense_size")
+    fields = ("loss_name", "pooling", "normalize", "head", "dense_size")
     for field in fields:
         assert getattr(run.task, field) == getattr(stored, field)
     inputs = preprocessor(["a b", "b"])

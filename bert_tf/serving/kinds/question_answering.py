@@ -29,6 +29,7 @@ from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering import scores as squad_scores
 from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.question_answering import windows as squad_windows
+from bert_tf.tasks.question_answering.options import MOST_ANSWERS
 
 QUESTION = "question"
 CONTEXT = "context"
@@ -318,7 +319,7 @@ def _scores_of_spans(task, windows, logits):
     """
     # As many candidates as there are positions, up to a task's limit.
     task = dataclasses.replace(
-        task, n_best_size=min(logits.shape[1], squad.MOST_ANSWERS)
+        task, n_best_size=min(logits.shape[1], MOST_ANSWERS)
     )
     spans = squad_answers.find_spans(task, windows, logits)
     offsets = windows.offsets

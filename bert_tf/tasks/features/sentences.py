@@ -260,7 +260,7 @@ def open_embedder(
     model_dir: files.AnyPath,
     *,
     pooling: str | None = None,
-    is_normalized: bool | None = None,
+    normalize: bool | None = None,
     max_seq_length: int | None = None,
     dtype: str = "float32",
 ) -> Embedder:
@@ -271,7 +271,7 @@ def open_embedder(
             or a name on the Hub.
         pooling: "cls", "mean" or "max". None for the folder's setting, or
             "mean" if it has none.
-        is_normalized: Whether vectors are divided by their length. None for
+        normalize: Whether vectors are divided by their length. None for
             the folder's setting, or False if it has none.
         max_seq_length: The longest sequence; None for the folder's setting.
         dtype: A Keras dtype policy.
@@ -291,9 +291,9 @@ def open_embedder(
         )
         if pooling is not None:
             vectors = dataclasses.replace(vectors, pooling=pooling)
-        vectors.check_normalized(is_normalized)
-        if is_normalized is not None:
-            vectors = dataclasses.replace(vectors, is_normalized=is_normalized)
+        vectors.check_normalized(normalize)
+        if normalize is not None:
+            vectors = dataclasses.replace(vectors, is_normalized=normalize)
         preprocessor = Preprocessor.from_folder(
             folder, max_seq_length or vectors.max_seq_length
         )

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from bert_tf import described
 from bert_tf import features
 from bert_tf import files
 from bert_tf.checkpoints import parts
@@ -32,6 +33,7 @@ from bert_tf.tasks.question_answering import report
 from bert_tf.tasks.question_answering import scores as squad_scores
 from bert_tf.tasks.question_answering.answers import SquadAnswers
 from bert_tf.tasks.question_answering.files import SquadExamples
+from bert_tf.tasks.question_answering.options import SquadOptions
 from bert_tf.tasks.question_answering.windows import END_LOGITS
 from bert_tf.tasks.question_answering.windows import OUTPUTS
 from bert_tf.tasks.question_answering.windows import START_LOGITS
@@ -40,43 +42,21 @@ from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
-from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_label_column
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "squad"
-# An exported model reserves room for this many answers, and in every window
-# combines as many starts with as many ends.
-MOST_ANSWERS = 1000
-
-_SIZES = (
-    "doc_stride",
-    "max_query_length",
-    "n_best_size",
-    "max_answer_length",
-)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SquadTask(Task):
+class SquadTask(SquadOptions, Task):
     """How texts are cut into windows and answers chosen from the logits.
 
     The method is Devlin et al. 2018, sections 4.2 and 4.3.
 
-    Args:
-        version_2_with_negative: Whether a question may have no answer.
-        doc_stride: Pieces from the beginning of one window to the next.
-        max_query_length: The most pieces of a question; the rest is cut off.
-        n_best_size: How many candidates are kept for starts, for ends and for
-            answers; 1,000 at most.
-        max_answer_length: The most pieces of an answer.
-        null_score_diff_threshold: With `version_2_with_negative`, the empty
-            answer is predicted if its score exceeds the best span's by more
-            than this.
-        tune_null_threshold: With `version_2_with_negative`, whether the
-            development set chooses that threshold. It is not in task.json.
+    `SquadOptions` describes the fields.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -97,48 +77,12 @@ class SquadTask(Task):
     report_scores = report.SCORES
     source_class = WindowSource
 
-    version_2_with_negative: bool = False
-    doc_stride: int = 128
-    max_query_length: int = 64
-    n_best_size: int = 20
-    max_answer_length: int = 30
-    null_score_diff_threshold: float = 0.0
-    tune_null_threshold: bool = dataclasses.field(
-        default=False, metadata=NOT_STORED
-    )
-
     def __post_init__(self):
-        for field in _SIZES:
-            value = getattr(self, field)
-            if type(value) is not int or not 1 <= value < 2**31:
-                raise ValueError(
-                    f"`{field}` must be a positive integer of 32 bits. "
-                    f"Received: {field}={files.shortened(value)}."
-                )
-        if self.n_best_size > MOST_ANSWERS:
-            raise ValueError(
-                f"`n_best_size` must be at most {MOST_ANSWERS:,}. "
-                f"Received: n_best_size={self.n_best_size}."
-            )
-        if type(self.version_2_with_negative) is not bool:
-            raise ValueError(
-                "`version_2_with_negative` must be true or false. Received: "
-                "version_2_with_negative="
-                f"{files.shortened(self.version_2_with_negative)}."
-            )
+        described.check(self)
         if self.tune_null_threshold and not self.version_2_with_negative:
             raise ValueError(
-                "`tune_null_threshold` must be False without "
-                "`version_2_with_negative`. "
-                f"Received: tune_null_threshold={self.tune_null_threshold}."
-            )
-        threshold = self.null_score_diff_threshold
-        # Within the range of float32, the dtype of the model's scores.
-        if type(threshold) not in (int, float) or not abs(threshold) < 2**127:
-            raise ValueError(
-                "`null_score_diff_threshold` must be a finite number. "
-                "Received: null_score_diff_threshold="
-                f"{files.shortened(threshold)}."
+                "--tune_null_threshold must be given with "
+                "--version_2_with_negative."
             )
 
     @classmethod
@@ -188,6 +132,7 @@ class SquadTask(Task):
             data,
             self.version_2_with_negative,
             split == TRAIN,
+            self.verbose_logging,
             answers_column=None if split == TEST else label_column,
         )
         if split == DEV:

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from bert_tf import described
 from bert_tf import files
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import sentence_folder
@@ -28,11 +29,9 @@ from bert_tf.models.reranker import BertReranker
 from bert_tf.tasks.reranking import files as group_files
 from bert_tf.tasks.reranking import report
 from bert_tf.tasks.reranking.files import Groups
-from bert_tf.tasks.reranking.options import LOSSES
-from bert_tf.tasks.reranking.options import MOST_NEGATIVES
-from bert_tf.tasks.reranking.options import NUM_NEGATIVES
 from bert_tf.tasks.reranking.options import POINTWISE
 from bert_tf.tasks.reranking.options import SOFTMAX
+from bert_tf.tasks.reranking.options import RerankingOptions
 from bert_tf.tasks.reranking.source import NO_TEXT
 from bert_tf.tasks.reranking.source import RerankingSource
 from bert_tf.tasks.retrieval import ranking
@@ -52,14 +51,10 @@ _LOWEST = -1e9
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RerankingTask(Task):
+class RerankingTask(RerankingOptions, Task):
     """How well a text answers a query.
 
-    Args:
-        loss_name: "pointwise": the binary cross-entropy of every text's label.
-            "softmax": the cross-entropy of a text that answers its query
-            among some that do not.
-        num_negatives: With "softmax", how many do not: from 1 to 1,000.
+    `RerankingOptions` describes the fields.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -82,24 +77,8 @@ class RerankingTask(Task):
     accuracy = None
     source_class = RerankingSource
 
-    loss_name: str = POINTWISE
-    num_negatives: int = NUM_NEGATIVES
-
     def __post_init__(self):
-        if self.loss_name not in LOSSES:
-            raise ValueError(
-                f"`loss_name` must be one of {', '.join(LOSSES)}. "
-                f"Received: loss_name={files.shortened(self.loss_name)}."
-            )
-        if (
-            type(self.num_negatives) is not int
-            or not 1 <= self.num_negatives <= MOST_NEGATIVES
-        ):
-            raise ValueError(
-                f"`num_negatives` must be from 1 to {MOST_NEGATIVES:,}. "
-                "Received: "
-                f"num_negatives={files.shortened(self.num_negatives)}."
-            )
+        described.check(self)
 
     @property
     def main_metric(self) -> str:

@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 from bert_tf import described
 from bert_tf import files
+from bert_tf.tasks.features import options as feature_options
 
 COSINE, DOT = "cosine", "dot"
 SIMILARITIES = (COSINE, DOT)
-PRECISIONS = ("float32", "bfloat16")
 # What a search writes.
 HITS_FILE = "search.jsonl"
 RESULTS_FILE = "eval_results.txt"
@@ -16,80 +17,60 @@ REPORT_FILE = "report.md"
 QUERIES_FILE = "query_scores.tsv"
 
 
+def _rule(default, text, values=None):
+    return described.option(
+        default, text, values, only_with={"do_mine": (True,)}
+    )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
     """Which texts are negatives of a query and a relevant text.
 
-    Args:
-        num_negatives: Most negatives; the highest that the rules allow.
-        range_min: How many of the highest-ranked texts are skipped.
-        range_max: How many of the highest-ranked texts are considered,
-            including the skipped ones.
-        absolute_margin: How far a negative must score below the relevant text;
-            None for no limit.
-        relative_margin: The same as a share of the relevant text's score, in
-            [0, 1); None for no limit.
-        max_score: Highest score of a negative; None for no limit.
+    The fields are described by the help of their flags.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
     """
 
-    num_negatives: int = described.option(
-        1, "Most negatives for a query and a relevant text."
+    num_negatives: int = _rule(
+        1,
+        "Most negatives for a query and a relevant text.",
+        described.POSITIVE,
     )
-    range_min: int = described.option(
-        0, "How many of the highest-ranked texts to skip."
+    range_min: int = _rule(
+        0,
+        "How many of the highest-ranked texts to skip.",
+        described.NOT_NEGATIVE,
     )
-    range_max: int = described.option(
+    range_max: int = _rule(
         100,
         "How many of the highest-ranked texts to consider, including those "
         "that --range_min skips.",
     )
-    absolute_margin: float | None = described.option(
+    absolute_margin: float | None = _rule(
         None,
         "How far the score of a negative must be below that of the relevant "
         "text.",
+        described.NOT_NEGATIVE,
     )
-    relative_margin: float | None = described.option(
+    relative_margin: float | None = _rule(
         None,
         "The same as --absolute_margin, as a share of the relevant text's "
-        "score, below 1.",
+        "score.",
+        described.Range("in [0, 1)", lambda value: 0 <= value < 1),
     )
-    max_score: float | None = described.option(
+    max_negative_score: float | None = _rule(
         None, "The highest score of a negative."
     )
 
     def __post_init__(self):
-        if self.num_negatives < 1:
+        described.check(self)
+        if self.range_min >= self.range_max:
             raise ValueError(
-                "`num_negatives` must be 1 or more. "
-                f"Received: num_negatives={self.num_negatives}."
-            )
-        if not 0 <= self.range_min < self.range_max:
-            raise ValueError(
-                "`range_min` must be 0 or more and below `range_max`. "
-                f"Received: range_min={self.range_min}, "
-                f"range_max={self.range_max}."
-            )
-        if self.absolute_margin is not None and not (
-            0 <= self.absolute_margin < math.inf
-        ):
-            raise ValueError(
-                "`absolute_margin` must be a finite number, 0 or more. "
-                f"Received: absolute_margin={self.absolute_margin}."
-            )
-        if self.max_score is not None and not math.isfinite(self.max_score):
-            raise ValueError(
-                "`max_score` must be a finite number. "
-                f"Received: max_score={self.max_score}."
-            )
-        if self.relative_margin is not None and not (
-            0 <= self.relative_margin < 1
-        ):
-            raise ValueError(
-                "`relative_margin` must be in [0, 1). "
-                f"Received: relative_margin={self.relative_margin}."
+                "--range_min must be below --range_max. "
+                f"Received: --range_min={self.range_min}, "
+                f"--range_max={self.range_max}."
             )
 
     def highest(self, positive: float) -> float:
@@ -98,7 +79,8 @@ class Rules:
         Args:
             positive: The score of the relevant text.
         """
-        highest = math.inf if self.max_score is None else self.max_score
+        highest = self.max_negative_score
+        highest = math.inf if highest is None else highest
         if self.absolute_margin is not None:
             highest = min(highest, positive - self.absolute_margin)
         if self.relative_margin is not None:
@@ -106,6 +88,183 @@ class Rules:
             margin = self.relative_margin * abs(positive)
             highest = min(highest, positive - margin)
         return highest
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchOptions(Rules):
+    """What is searched for in what, with which model.
+
+    The fields are described by the help of their flags.
+
+    Raises:
+        ValueError: If a value is out of its range or two values do not fit
+            together; the message names the flags.
+    """
+
+    model_dir: str | None = described.option(
+        None,
+        "A model folder of sentence-transformers, bert_tf or Hugging Face, or "
+        "the name of a model on the Hub.",
+    )
+    work_dir: str | None = described.option(
+        None,
+        "Folder of the vectors; each model needs its own. Not needed with only "
+        "--sts_file.",
+    )
+    output_dir: str | None = described.option(
+        None, "Folder of the results. Default: --work_dir."
+    )
+    corpus_file: str | None = described.option(
+        None, "BEIR's corpus.jsonl: _id, title, text."
+    )
+    queries_file: str | None = described.option(
+        None, "BEIR's queries.jsonl: _id, text."
+    )
+    relevance_file: str | None = described.option(
+        None,
+        "BEIR's qrels: query-id, corpus-id, score, with tabs and a header.",
+    )
+    squad_files: Sequence[str] = described.option(
+        (),
+        "SQuAD's files instead of --corpus_file, --queries_file and "
+        "--relevance_file, comma-separated: the questions of the first file, "
+        "the paragraphs of all.",
+    )
+    sts_file: str | None = described.option(
+        None,
+        "With --do_eval: pairs of texts with scores, .tsv, .csv, .jsonl or "
+        ".parquet. --query_prompt is put before the first text and "
+        "--passage_prompt before the second. Default: the folder's default "
+        "prompt before both.",
+        only_with={"do_eval": (True,)},
+    )
+    sts_text_columns: Sequence[str] = described.option(
+        ("sentence1", "sentence2"), "Its two columns of texts."
+    )
+    sts_score_column: str = described.option("score", "Its column of scores.")
+    do_eval: bool = described.option(False, "Whether to score the search.")
+    do_search: bool = described.option(
+        False, "Whether to write the best texts for every query."
+    )
+    do_mine: bool = described.option(False, "Whether to mine negatives.")
+    top_k: int = described.option(
+        10,
+        "Texts a query for --do_search to write.",
+        described.POSITIVE,
+        only_with={"do_search": (True,)},
+    )
+    triplets_file: str | None = described.option(
+        None,
+        "The .jsonl or .tsv that --do_mine writes. Default: triplets.jsonl in "
+        "--output_dir.",
+        only_with={"do_mine": (True,)},
+    )
+    pooling: str | None = described.option(
+        None,
+        "How vectors of tokens become one. Default: as the folder says, "
+        "otherwise their mean.",
+        choices=feature_options.POOLING[1:],
+    )
+    normalize: bool | None = described.option(
+        None,
+        "Whether a vector is divided by its length. Default: as the folder "
+        "says, otherwise false.",
+    )
+    max_seq_length: int | None = described.option(
+        None,
+        "Longest sequence, in word pieces. Default: as the folder says.",
+        described.Range("3 or more", lambda value: value >= 3),
+    )
+    query_prompt: str | None = described.option(
+        None,
+        "Text to put before a query. Default: the folder's prompt `query`, "
+        "otherwise its default prompt.",
+    )
+    passage_prompt: str | None = described.option(
+        None,
+        "Text to put before a text of the corpus. Default: the folder's prompt "
+        "`document`, `passage` or `corpus`, otherwise its default prompt.",
+    )
+    similarity: str | None = described.option(
+        None,
+        "How vectors are compared: by their cosine or their dot product. "
+        "Default: as the folder says, otherwise the cosine.",
+        choices=SIMILARITIES,
+    )
+    precision: str = described.option(
+        "float32",
+        "Arithmetic of the model; vectors are always float32. On GPUs, float32 "
+        "is never computed in TF32.",
+        choices=("float32", "bfloat16"),
+    )
+    batch_size: int = described.option(32, "Texts a step.", described.POSITIVE)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not (self.do_eval or self.do_search or self.do_mine):
+            raise ValueError(
+                "One of --do_eval, --do_search and --do_mine must be given."
+            )
+        self._check_inputs()
+        names = self.sts_text_columns
+        if len(names) != 2 or names[0] == names[1]:
+            raise ValueError(
+                "--sts_text_columns must be two names, which differ. Received: "
+                f"--sts_text_columns={','.join(names)}."
+            )
+        check_triplets_file(self.triplets_path)
+        inputs = [*self._beir.values(), *self.squad_files, self.sts_file]
+        files.check_is_no_input(
+            "triplets_file",
+            [self.triplets_path] if self.do_mine else [],
+            [path for path in inputs if path],
+        )
+
+    def _check_inputs(self):
+        """Raises `ValueError` if there is nothing to search, or twice."""
+        beir = self._beir
+        if self.squad_files:
+            for name, value in beir.items():
+                if value:
+                    raise ValueError(
+                        f"--{name} must not be given with --squad_files. "
+                        f"Received: --{name}={value}."
+                    )
+        elif any(beir.values()) or self.do_search or self.do_mine:
+            if not (self.do_eval or self.do_mine):
+                del beir["relevance_file"]
+            _require(**beir)
+        elif not self.sts_file:
+            raise ValueError(
+                "--do_eval needs --corpus_file, --queries_file and "
+                "--relevance_file, or --squad_files, or --sts_file."
+            )
+        if self.squad_files or any(beir.values()):
+            _require(work_dir=self.work_dir)
+        else:
+            # The vectors of pairs are not kept.
+            _require(output_dir=self.output_dir or self.work_dir)
+
+    @property
+    def _beir(self):
+        names = ("corpus_file", "queries_file", "relevance_file")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def results_dir(self) -> str:
+        """The folder of the results."""
+        return (self.output_dir or self.work_dir or "").rstrip("/")
+
+    @property
+    def triplets_path(self) -> str:
+        """The file of mined triplets."""
+        return self.triplets_file or f"{self.results_dir}/triplets.jsonl"
+
+
+def _require(**values):
+    for name, value in values.items():
+        if not value:
+            raise ValueError(f"--{name} must be given.")
 
 
 def check_triplets_file(path: files.AnyPath) -> None:

@@ -17,12 +17,11 @@ import tensorflow as tf
 from absl import logging
 from keras import ops
 
+from bert_tf import described
 from bert_tf import files
 from bert_tf.checkpoints import sentence_folder
-from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
-from bert_tf.formats import STORED_IF_SET
 from bert_tf.models import sentence_encoder
 from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.tasks import columns
@@ -42,135 +41,26 @@ from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.source import is_dev
-from bert_tf.tasks.task import NOT_STORED
 from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "retrieval"
-# Fields that a task and a folder of sentence-transformers share.
-_OF_VECTORS = ("pooling", "is_normalized", "query_prompt", "passage_prompt")
-_CORRELATIONS = ("spearman", "pearson")
-_METRICS = (*_CORRELATIONS, *ranking.QUERY_SCORES)
-
-
-def _one_of(field, values):
-    return (
-        (field,),
-        f"one of {', '.join(values)}",
-        lambda value: value in values,
-    )
-
-
-def _is_number(value):
-    is_number = isinstance(value, (int, float)) and type(value) is not bool
-    return is_number and np.isfinite(value)
-
-
-def _is_size(value):
-    return type(value) is int and value > 0
-
-
-# (fields, what they must be, a function that tells whether a value is valid)
-_RANGES = (
-    _one_of("loss_name", options.LOSSES),
-    _one_of("pooling", sentence_encoder.POOLINGS),
-    _one_of("head", options.HEADS),
-    _one_of("metric", _METRICS),
-    (
-        ("scale", "max_score"),
-        "a number above 0",
-        lambda value: _is_number(value) and value > 0,
-    ),
-    (("margin", "hard_negative_weight"), "a number", _is_number),
-    (
-        ("is_normalized", "is_symmetric"),
-        "True or False",
-        lambda value: type(value) is bool,
-    ),
-    (
-        ("query_prompt", "passage_prompt"),
-        "a string",
-        lambda value: isinstance(value, str),
-    ),
-    (
-        ("dense_size", "chunk_size"),
-        "a positive number, or None",
-        lambda value: value is None or _is_size(value),
-    ),
-    (
-        ("truncate_dim",),
-        "a positive number, 0 or None",
-        lambda value: value is None or value == 0 or _is_size(value),
-    ),
-    (
-        ("matryoshka_sizes",),
-        "a list of positive numbers",
-        lambda value: (
-            isinstance(value, (tuple, list)) and all(map(_is_size, value))
-        ),
-    ),
-    (
-        ("text_columns", "corpus"),
-        "a list of different names",
-        lambda value: (
-            isinstance(value, (tuple, list))
-            and all(isinstance(name, (str, os.PathLike)) for name in value)
-            and len({*value}) == len(value)
-        ),
-    ),
-)
+# {field of a task: field of a folder of sentence-transformers}.
+_OF_VECTORS = {
+    "pooling": "pooling",
+    "normalize": "is_normalized",
+    "query_prompt": "query_prompt",
+    "passage_prompt": "passage_prompt",
+}
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RetrievalTask(Task):
+class RetrievalTask(options.RetrievalOptions, Task):
     """How vectors of texts are made, and how they are trained.
 
-    Args:
-        loss_name: One of
-            "multiple_negatives": a query must find its positive among all
-            passages of the batch. For pairs, triplets, SQuAD and NLI.
-            "simcse": a text must find itself, with other dropout, among all
-            texts of the batch.
-            "cosent": pairs with higher human scores must have higher cosines.
-            "cosine": the cosine must equal the score.
-            "triplet": the positive must be nearer than the negative.
-        pooling: "mean", "cls" or "max". None for "cls" with "simcse", "mean"
-            otherwise.
-        is_normalized: Whether vectors are divided by their length. None for
-            False with "triplet", because normalised vectors cannot be as far
-            apart as its margin; True otherwise.
-        head: "none"; "dense", a dense layer with tanh; or "training_dense",
-            the same layer in training only. None for "training_dense" with
-            "simcse", "none" otherwise.
-        dense_size: Outputs of that layer; None for the hidden size.
-        scale: Factor of the cosines in "multiple_negatives", "simcse" and
-            "cosent", the inverse of a temperature.
-        margin: Margin of "triplet".
-        is_symmetric: Whether a positive must also find its query, with
-            "multiple_negatives".
-        hard_negative_weight: Added to the logits of a query's own negatives.
-        matryoshka_sizes: If given, the loss is the sum of the losses of the
-            vectors truncated to each of these sizes.
-        truncate_dim: The size to which the tuned model truncates its vectors;
-            0 for no truncation. None for none either, but in `tuning.run` for
-            the checkpoint's setting. The loss ignores it.
-        query_prompt: A string put before each query, and before the first
-            text of scored pairs.
-        passage_prompt: A string put before each passage, and before the
-            second text of scored pairs.
-        metric: The score that decides which of two models is better:
-            "spearman", "pearson", or for rankings "nDCG@10", "MRR@10",
-            "recall@1", "recall@10", "recall@100" or "MAP". None for
-            "spearman" with "simcse" and the losses of scored pairs, "nDCG@10"
-            otherwise.
-        max_score: Divisor of the scores in the files.
-        text_columns: Names of the columns of texts, if they are not the usual
-            ones (`tasks.retrieval.files`).
-        corpus: More files of passages among which the queries of a
-            development set must find theirs.
-        chunk_size: If given, training processes a batch in chunks of so many
-            texts; see `models.sentence_chunks`.
+    The fields, and what None stands for, are described in
+    `options.RetrievalOptions`. The loss ignores `truncate_dim`.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -191,55 +81,21 @@ class RetrievalTask(Task):
     model_class = BertSentenceEncoder
     accuracy = None
 
-    loss_name: str = options.MULTIPLE_NEGATIVES
-    pooling: str | None = None
-    is_normalized: bool | None = None
-    head: str | None = None
-    dense_size: int | None = None
-    scale: float = 20.0
-    margin: float = 5.0
-    is_symmetric: bool = False
-    hard_negative_weight: float = 0.0
-    matryoshka_sizes: tuple[int, ...] = ()
-    truncate_dim: int | None = dataclasses.field(
-        default=None, metadata=STORED_IF_SET
-    )
-    query_prompt: str = ""
-    passage_prompt: str = ""
-    metric: str | None = None
-    max_score: float = 1.0
-    text_columns: tuple[str, ...] = dataclasses.field(
-        default=(), metadata=NOT_STORED
-    )
-    corpus: tuple[str, ...] = dataclasses.field(default=(), metadata=NOT_STORED)
-    chunk_size: int | None = dataclasses.field(
-        default=None, metadata=NOT_STORED
-    )
-
     def __post_init__(self):
         for field, value in self._defaults_of_loss().items():
             if getattr(self, field) is None:
                 object.__setattr__(self, field, value)
-        for fields, text, is_good in _RANGES:
-            for field in fields:
-                value = getattr(self, field)
-                if not is_good(value):
-                    raise ValueError(
-                        f"`{field}` must be {text}. "
-                        f"Received: {field}={files.shortened(value)}."
-                    )
+        described.check(self)
         if self.dense_size is not None and self.head == options.NO_HEAD:
             raise ValueError(
                 "`dense_size` must only be given with a `head`. "
                 f"Received: dense_size={self.dense_size}, head='none'."
             )
-        if self.is_symmetric and self.loss_name != options.MULTIPLE_NEGATIVES:
+        if self.symmetric and self.loss_name != options.MULTIPLE_NEGATIVES:
             raise ValueError(
-                "`is_symmetric` must only be given with multiple_negatives. "
+                "`symmetric` must only be given with multiple_negatives. "
                 f"Received: loss_name={self.loss_name!r}."
             )
-        for field in ("matryoshka_sizes", "text_columns", "corpus"):
-            object.__setattr__(self, field, tuple(getattr(self, field)))
 
     def _defaults_of_loss(self):
         """Returns the defaults that depend on the loss, {field: value}."""
@@ -249,9 +105,11 @@ class RetrievalTask(Task):
             "pooling": sentence_encoder.CLS
             if is_simcse
             else sentence_encoder.MEAN,
-            "is_normalized": self.loss_name != options.TRIPLET,
+            "normalize": self.loss_name != options.TRIPLET,
             "head": options.TRAINING_DENSE if is_simcse else options.NO_HEAD,
             "metric": "spearman" if is_scored else "nDCG@10",
+            "query_prompt": "",
+            "passage_prompt": "",
         }
 
     def unset_fields(self) -> set[str]:
@@ -280,7 +138,7 @@ class RetrievalTask(Task):
     ) -> BertSentenceEncoder:
         """Returns a new `BertSentenceEncoder`."""
         # `__post_init__` has replaced None.
-        assert self.pooling is not None and self.is_normalized is not None
+        assert self.pooling is not None and self.normalize is not None
         dense_size = None
         if self.head != options.NO_HEAD:
             dense_size = self.dense_size or config.hidden_size
@@ -289,7 +147,7 @@ class RetrievalTask(Task):
             pooling=self.pooling,
             dense_size=dense_size,
             has_dense_in_training_only=self.head == options.TRAINING_DENSE,
-            is_normalized=self.is_normalized,
+            is_normalized=self.normalize,
             truncate_dim=self.truncate_dim or None,
             chunk_size=self.chunk_size,
             **model_options,
@@ -303,6 +161,36 @@ class RetrievalTask(Task):
             )
         return model
 
+    @classmethod
+    def checkpoint_fields(
+        cls, folder: str, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Returns how a folder of sentence-transformers makes vectors."""
+        vectors = sentence_folder.read(folder)
+        if vectors is None:
+            return {}
+        found: dict[str, Any] = {
+            field: getattr(vectors, of_vectors)
+            for field, of_vectors in _OF_VECTORS.items()
+        }
+        prompts = [
+            {**found, **given}[name]
+            for name in ("query_prompt", "passage_prompt")
+        ]
+        if not vectors.include_prompt and any(prompts):
+            raise ValueError(
+                f"{folder}: its prompts are left out of the pooling "
+                "(include_prompt: false), which is not done here. "
+                "--query_prompt and --passage_prompt must be empty. "
+                f"Received: {', '.join(map(repr, prompts))}."
+            )
+        if vectors.dense and "head" not in given:
+            _check_is_trainable(folder, vectors)
+            found["head"] = options.DENSE
+        if vectors.dense and given.get("head") != options.NO_HEAD:
+            found["dense_size"] = vectors.dense_size
+        return {name: found[name] for name in found if name not in given}
+
     def with_checkpoint_fields(self, folder: str) -> "RetrievalTask":
         """Returns the task with the checkpoint's `truncate_dim`, if unset.
 
@@ -313,8 +201,8 @@ class RetrievalTask(Task):
             return self
         differences = [
             f"{field}={wanted!r}, not {found!r}"
-            for field in _OF_VECTORS
-            if (found := getattr(vectors, field))
+            for field, of_vectors in _OF_VECTORS.items()
+            if (found := getattr(vectors, of_vectors))
             != (wanted := getattr(self, field))
         ]
         if vectors.dense and self.head != options.DENSE:
@@ -326,29 +214,15 @@ class RetrievalTask(Task):
                 folder,
                 "; ".join(differences),
             )
-        return self.with_truncate_dim_of(folder, vectors)
-
-    def with_truncate_dim_of(
-        self, folder: str | None, vectors: SentenceVectors | None
-    ) -> "RetrievalTask":
-        """Returns the task with a checkpoint's `truncate_dim`, if unset.
-
-        A `truncate_dim` of 0 becomes None.
-
-        Args:
-            folder: The checkpoint, or None.
-            vectors: The checkpoint's settings of vectors, or None.
-        """
         size = self.truncate_dim
-        if size is None and vectors is not None:
+        if size is None and vectors.truncate_dim is not None:
             size = vectors.truncate_dim
-            if size is not None:
-                logging.info(
-                    "Vectors are truncated to %d numbers, as in %s. The loss "
-                    "uses whole vectors.",
-                    size,
-                    folder,
-                )
+            logging.info(
+                "Vectors are truncated to %d numbers, as in %s. The loss uses "
+                "whole vectors.",
+                size,
+                folder,
+            )
         return dataclasses.replace(self, truncate_dim=size or None)
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -375,7 +249,7 @@ class RetrievalTask(Task):
                     everyone[..., :size],
                     first,
                     self.scale,
-                    self.is_symmetric,
+                    self.symmetric,
                     self.hard_negative_weight,
                 )
             total = total + each
@@ -421,12 +295,12 @@ class RetrievalTask(Task):
                 data, self._pair_columns(data), None
             )
         if retrieval_files.has_scores(data, label_column):
-            self._check_metric(_CORRELATIONS, "scored pairs")
-            if self.corpus:
+            self._check_metric(options.CORRELATIONS, "scored pairs")
+            if self.corpus_file:
                 raise ValueError(
-                    "`corpus` must not be given with scored pairs, which do "
-                    "not search passages. "
-                    f"Received: {files.shortened([*map(str, self.corpus)])}."
+                    "`corpus_file` must not be given with scored pairs, which "
+                    "do not search passages. Received: "
+                    f"{files.shortened([*map(str, self.corpus_file)])}."
                 )
             return retrieval_files.read_scored(
                 data, self._pair_columns(data), label_column, self.max_score
@@ -436,7 +310,7 @@ class RetrievalTask(Task):
             data,
             names,
             is_ranking=True,
-            corpus=self.corpus,
+            corpus=self.corpus_file,
             score_column=label_column,
         )
 
@@ -476,7 +350,7 @@ class RetrievalTask(Task):
                 metrics.check_can_correlate(f"The pairs of {split}", len(each))
         for prompt in (self.query_prompt, self.passage_prompt):
             # Checks that the prompt leaves room for the text.
-            sentences.num_prompt_tokens(prompt, preprocessor)
+            sentences.num_prompt_tokens(prompt or "", preprocessor)
         arguments: dict[str, Any] = {
             "preprocessor": preprocessor,
             "query_prompt": self.query_prompt,
@@ -630,6 +504,20 @@ class RetrievalTask(Task):
                 f"`metric` must be one of {', '.join(names)} with {what} to "
                 f"evaluate on. Received: metric={self.metric!r}."
             )
+
+
+def _check_is_trainable(folder, vectors):
+    """Raises `ValueError` if no head is like the checkpoint's Dense layers."""
+    if not vectors.is_trainable:
+        found = [
+            f"{each.activation} with{'out' * (each.bias is None)} a bias"
+            for each in vectors.dense
+        ]
+        raise ValueError(
+            f"{folder}: its Dense layers must be one, tanh with a bias: no "
+            "other can be trained. --head=dense begins with a new one, "
+            f"--head=none has none. Received: {', '.join(found)}."
+        )
 
 
 def _of_all_replicas(values: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:

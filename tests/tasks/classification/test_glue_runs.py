@@ -28,6 +28,24 @@ def folder(tmp_path):
     return tmp_path
 
 
+def make_run(folder, flags):
+    return glue_runs.Run(
+        task="rte", learning_rate=3e-5, seed=1, folder=str(folder), flags=flags
+    )
+
+
+def finish(folder):
+    run = make_run(folder, FLAGS)
+    run.finish()
+    return run.results
+
+
+def found_results(folder, flags=FLAGS):
+    run = make_run(folder, flags)
+    run.find_results()
+    return run.results
+
+
 @pytest.mark.parametrize("num_moments", range(5))
 def test_killed_run_can_be_resumed_or_is_finished(
     folder, monkeypatch, num_moments
@@ -57,21 +75,21 @@ def test_killed_run_can_be_resumed_or_is_finished(
         patch.setattr(files, "remove", remove_slowly)
         if num_moments < 4:
             with pytest.raises(Killed):
-                glue_runs.finish(folder, FLAGS)
+                finish(folder)
         else:
-            assert glue_runs.finish(folder, FLAGS) == RESULTS
+            assert finish(folder) == RESULTS
 
     if num_moments == 0:
         # run_classifier resumes at the last step, and does all again.
-        assert glue_runs.finished_results(folder, FLAGS) is None
+        assert found_results(folder) is None
         assert files.list_folder(folder / "train") == STATE
         output_folder.check(folder)
-        glue_runs.finish(folder, FLAGS)
-    assert glue_runs.finished_results(folder, FLAGS) == RESULTS
+        finish(folder)
+    assert found_results(folder) == RESULTS
     assert not (folder / "train").exists()
 
 
 def test_a_run_of_other_flags_is_refused(folder):
-    glue_runs.finish(folder, FLAGS)
+    finish(folder)
     with pytest.raises(ValueError, match="other flags: --learning_rate=3e-05"):
-        glue_runs.finished_results(folder, FLAGS[:1])
+        found_results(folder, FLAGS[:1])

@@ -96,11 +96,11 @@ def test_task_is_stored_and_read():
     ("changes", "message"),
     [
         ({"family": "glue"}, "`family` must be 'squad'"),
-        ({"doc_stride": 0}, "`doc_stride` must be a positive integer"),
-        ({"n_best_size": 2.0}, "`n_best_size` must be a positive integer"),
-        ({"n_best_size": 1001}, "`n_best_size` must be at most 1,000.*1001"),
-        ({"version_2_with_negative": 1}, "`version_2_with_negative` must be"),
-        ({"null_score_diff_threshold": "0"}, "must be a finite number"),
+        ({"doc_stride": 0}, "--doc_stride must be a positive integer"),
+        ({"n_best_size": 2.0}, "--n_best_size must be an integer"),
+        ({"n_best_size": 1001}, "--n_best_size must be from 1 to 1,000.*1001"),
+        ({"version_2_with_negative": 1}, "--version_2_with_negative must be"),
+        ({"null_score_diff_threshold": "0"}, "must be a number"),
         ({"more": 1}, "must have the keys family, version_2"),
     ],
 )

@@ -132,10 +132,10 @@ def test_sources_are_of_the_split():
     [
         (
             {"loss_name": "triplet"},
-            "`loss_name` must be one of pointwise, soft",
+            "--loss_name must be one of pointwise, soft",
         ),
-        ({"num_negatives": 0}, "`num_negatives` must be from 1 to 1,000"),
-        ({"num_negatives": True}, "`num_negatives` must be from 1 to 1,000"),
+        ({"num_negatives": 0}, "--num_negatives must be from 1 to 1,000"),
+        ({"num_negatives": True}, "--num_negatives must be an integer"),
     ],
 )
 def test_bad_fields_are_refused(arguments, message):

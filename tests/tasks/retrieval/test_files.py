@@ -82,8 +82,8 @@ def test_scored_pairs():
         assert texts_of(examples) == [["a", "c"], ["b", "a"]]
         np.testing.assert_allclose(examples.labels, [1, 0.5])
     assert examples.texts == ("a", "c", "b")
-    with pytest.raises(ValueError, match="`corpus` must not.*'more.txt'"):
-        RetrievalTask(loss_name="cosine", corpus=("more.txt",)).read(
+    with pytest.raises(ValueError, match="`corpus_file` must not.*'more.txt'"):
+        RetrievalTask(loss_name="cosine", corpus_file=("more.txt",)).read(
             table, "dev"
         )
     del table["score"]
@@ -228,7 +228,7 @@ def test_questions_of_squad_have_their_paragraphs(tmp_path):
         tmp_path / "dev.json", {"alpha": ["q", "r"], "beta": "s"}
     )
     (tmp_path / "more.txt").write_text("gamma\n\nalpha\n")
-    task = RetrievalTask(corpus=(str(tmp_path / "more.txt"),))
+    task = RetrievalTask(corpus_file=(str(tmp_path / "more.txt"),))
     examples = task.read(path, "dev")
     assert texts_of(examples) == [["q", "alpha"], ["r", "alpha"], ["s", "beta"]]
     others = {examples.texts[text] for text in examples.others}
@@ -244,7 +244,7 @@ def test_passages_of_a_beir_corpus_are_those_of_a_search(tmp_path):
         {"_id": "3", "text": "third"},
     ]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    task = RetrievalTask(corpus=(str(path),))
+    task = RetrievalTask(corpus_file=(str(path),))
     examples = task.read({"query": ["q"], "positive": ["third"]}, "dev")
     others = {examples.texts[text] for text in examples.others}
     assert others == {*corpora.read_corpus(path).texts}
@@ -335,7 +335,7 @@ def test_a_task_of_another_family_is_told_by_its_name():
         RetrievalTask.from_dict(RerankingTask().to_dict())
 
 
-@pytest.mark.parametrize("columns", ["query", ("query", "query"), (3,)])
+@pytest.mark.parametrize("columns", ["query", (3,)])
 def test_names_of_columns_are_names(columns):
-    with pytest.raises(ValueError, match="`text_columns` must be a list of"):
+    with pytest.raises(ValueError, match="--text_columns must be names"):
         RetrievalTask(text_columns=columns)

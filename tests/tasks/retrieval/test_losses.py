@@ -28,7 +28,7 @@ def losses_of(vectors, labels=SCORES, **fields):
 def test_multiple_negatives(num_texts, is_symmetric):
     vectors = make_vectors(num_texts)
     expected = sentences.multiple_negatives(vectors, 20.0, is_symmetric)
-    found = losses_of(vectors, is_symmetric=is_symmetric)
+    found = losses_of(vectors, symmetric=is_symmetric)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     if num_texts == 2:
         # SimCSE is that of a text and itself.
@@ -104,22 +104,22 @@ def test_equal_and_empty_vectors_have_finite_gradients(loss_name):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"loss_name": "mnrl"}, "`loss_name` must be one of multiple_neg"),
-        ({"scale": 0}, "`scale` must be a number above 0"),
-        ({"margin": float("nan")}, "`margin` must be a number"),
-        ({"pooling": "sum"}, "`pooling` must be one of"),
-        ({"metric": "map"}, "`metric` must be one of spearman"),
+        ({"loss_name": "mnrl"}, "--loss_name must be one of multiple_neg"),
+        ({"scale": 0}, "--scale must be positive"),
+        ({"margin": float("nan")}, "--margin must be a finite number"),
+        ({"pooling": "sum"}, "--pooling must be one of"),
+        ({"metric": "map"}, "--metric must be one of spearman"),
         (
             {"matryoshka_sizes": (0,)},
-            "`matryoshka_sizes` must be a list of pos",
+            "--matryoshka_sizes must be pos",
         ),
-        ({"chunk_size": 0}, "`chunk_size` must be a positive"),
+        ({"chunk_size": 0}, "--chunk_size must be positive"),
         ({"dense_size": 3}, "`dense_size` must only be given with a `head`"),
-        ({"is_normalized": "yes"}, "`is_normalized` must be True or False"),
-        ({"query_prompt": 3}, "`query_prompt` must be a string"),
+        ({"normalize": "yes"}, "--normalize must be true, false or None"),
+        ({"query_prompt": 3}, "--query_prompt must be a string"),
         (
-            {"is_symmetric": True, "loss_name": "cosent"},
-            "`is_symmetric` must only be given with multiple_neg",
+            {"symmetric": True, "loss_name": "cosent"},
+            "`symmetric` must only be given with multiple_neg",
         ),
     ],
 )
@@ -129,7 +129,7 @@ def test_bad_fields_are_told(fields, message):
 
 
 @pytest.mark.parametrize(
-    ("loss_name", "pooling", "is_normalized", "head", "metric"),
+    ("loss_name", "pooling", "normalize", "head", "metric"),
     [
         ("multiple_negatives", "mean", True, "none", "nDCG@10"),
         ("simcse", "cls", True, "training_dense", "spearman"),
@@ -140,11 +140,11 @@ def test_bad_fields_are_told(fields, message):
     ],
 )
 def test_defaults_depend_on_the_loss(
-    loss_name, pooling, is_normalized, head, metric
+    loss_name, pooling, normalize, head, metric
 ):
     task = RetrievalTask(loss_name=loss_name)
     assert task.pooling == pooling
-    assert task.is_normalized == is_normalized
+    assert task.normalize == normalize
     assert task.head == head
     assert task.metric == metric
 
@@ -154,7 +154,7 @@ def test_given_fields_win_over_defaults():
         loss_name="simcse", pooling="max", head="none", metric="MAP"
     )
     assert (task.pooling, task.head, task.metric) == ("max", "none", "MAP")
-    assert RetrievalTask(loss_name="triplet", is_normalized=True).is_normalized
+    assert RetrievalTask(loss_name="triplet", normalize=True).normalize
 
 
 @pytest.mark.parametrize("field", ["pooling", "is_normalized", "metric"])

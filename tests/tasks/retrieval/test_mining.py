@@ -1,6 +1,7 @@
 """Mined negatives: against a loop over every pair, and the files of them."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def wanted_of(rules):
         found = []
         for text in order[rules.range_min : rules.range_max]:
             score, best = scores[text], scores[positive]
-            limits = [rules.max_score]
+            limits = [rules.max_negative_score]
             if rules.absolute_margin is not None:
                 limits.append(best - rules.absolute_margin)
             if rules.relative_margin is not None:
@@ -77,7 +78,7 @@ def wanted_of(rules):
         Rules(num_negatives=9, range_min=1, range_max=4),
         Rules(num_negatives=3, absolute_margin=0.2),
         Rules(num_negatives=3, relative_margin=0.5),
-        Rules(num_negatives=3, max_score=-0.1),
+        Rules(num_negatives=3, max_negative_score=-0.1),
     ],
     ids=str,
 )
@@ -96,13 +97,16 @@ def test_negatives_are_those_of_the_rules(rules):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"num_negatives": 0}, "`num_negatives` must be 1 or more"),
-        ({"range_min": -1}, "`range_min` must be 0 or more"),
-        ({"range_min": 5, "range_max": 5}, "below `range_max`"),
-        ({"absolute_margin": -0.1}, "`absolute_margin` must be .*, 0 or more"),
-        ({"absolute_margin": float("nan")}, "`absolute_margin` must be a fin"),
-        ({"max_score": float("nan")}, "`max_score` must be a finite number"),
-        ({"relative_margin": 1.0}, r"`relative_margin` must be in \[0, 1\)"),
+        ({"num_negatives": 0}, "--num_negatives must be positive"),
+        ({"range_min": -1}, "--range_min must be 0 or more"),
+        ({"range_min": 5, "range_max": 5}, "below --range_max"),
+        ({"absolute_margin": -0.1}, "--absolute_margin must be 0 or more"),
+        ({"absolute_margin": float("nan")}, "--absolute_margin must be a fin"),
+        (
+            {"max_negative_score": math.inf},
+            "--max_negative_score must be a fin",
+        ),
+        ({"relative_margin": 1.0}, r"--relative_margin must be in \[0, 1\)"),
     ],
 )
 def test_wrong_rules(arguments, message):

@@ -127,7 +127,7 @@ def test_two_devices_in_chunks_make_the_steps_of_one(tmp_path, fitted):
 def test_losses_over_two_devices_have_the_gradients_of_one(loss_name):
     task = RetrievalTask(
         loss_name=loss_name,
-        is_symmetric=loss_name != "cosent",
+        symmetric=loss_name != "cosent",
         matryoshka_sizes=(6, 3),
     )
     num_texts = 2 if loss_name == "cosent" else 3
@@ -205,7 +205,7 @@ def test_gradients_of_chunks_are_those_of_the_batch(chunk_size):
 def test_chunks_have_the_same_dropout_twice_and_others_each():
     config = dataclasses.replace(NO_DROPOUT, hidden_dropout_prob=0.3)
     # Without a length to divide by, which would bend the slope.
-    task = dataclasses.replace(TASK, chunk_size=2, is_normalized=False)
+    task = dataclasses.replace(TASK, chunk_size=2, normalize=False)
     keras.utils.set_random_seed(5)
     model = task.make_model(config)
     row = np.tile(np.int32([[2, 5, 6, 7, 3]]), (8, 1))
