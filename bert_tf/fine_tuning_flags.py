@@ -134,6 +134,7 @@ def make_task(
         ValueError: If a flag contradicts the tuned model's task.
     """
     from bert_tf.tasks import task_folder
+    from bert_tf.tasks.foreign import Foreign
     from bert_tf.tuning import tuning_run
 
     fields = {
@@ -149,8 +150,9 @@ def make_task(
             name: values[name] for name in values if values[name] is not None
         }
         folder = tuning_run.checkpoint(config)
-        found = task_class.checkpoint_fields(folder, given) if folder else {}
-        return task_class(**found | given)
+        if folder and issubclass(task_class, Foreign):
+            given |= task_class.checkpoint_fields(folder, given)
+        return task_class(**given)
     changes = {}
     for name, field in fields.items():
         flag, value = flags.FLAGS[name], program.value_of(field)
@@ -180,11 +182,12 @@ def tune(
         paths: {split: path}; see `wanted_files`.
         label_column: As for `Task.read`; None for its default.
     """
+    from bert_tf.tasks.foreign import Foreign
     from bert_tf.tuning import tuning_run
 
     strategy = training_flags.make_strategy()
     task = make_task(task_class, config, **given)
-    if folder := tuning_run.checkpoint(config):
+    if isinstance(task, Foreign) and (folder := tuning_run.checkpoint(config)):
         task = task.with_checkpoint_fields(folder)
     options = {} if label_column is None else {"label_column": label_column}
     examples = {

@@ -96,6 +96,7 @@ class Objective:
         weights: Callable[[Batch], Tensor],
         losses: Callable[[Any, Batch], Tensor],
         accuracy: str | None = None,
+        labels: Callable[[Any], Tensor] = lambda labels: labels,
     ) -> Self:
         """Returns the objective of one loss, given element by element.
 
@@ -105,13 +106,15 @@ class Objective:
             losses: `losses(outputs, batch)` -> float32, of the same shape.
             accuracy: None, or the name of a metric: the share of elements whose
                 label has the largest logit. The outputs are then logits.
+            labels: `labels(batch["labels"])` -> these labels, of the shape of
+                the weights.
         """
 
         def metrics(outputs, batch):
             if accuracy is None:
                 return {}
-            labels = batch[features.LABELS]
-            return {accuracy: hits(outputs, labels, weights(batch))}
+            ids = labels(batch[features.LABELS])
+            return {accuracy: hits(outputs, ids, weights(batch))}
 
         return cls(
             weights=lambda batch: {"loss": ops.sum(weights(batch))},

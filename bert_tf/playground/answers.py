@@ -14,15 +14,9 @@ import tensorflow as tf
 from bert_tf.playground import requests
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import ModelCaller
-from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import OUTPUT
-from bert_tf.serving.kinds.embedding import Embedding
-from bert_tf.serving.kinds.multi_label import MultiLabel
-from bert_tf.serving.kinds.multiple_choice import MultipleChoice
-from bert_tf.serving.kinds.question_answering import QuestionAnswering
-from bert_tf.serving.kinds.reranker import Reranker
 from bert_tf.serving.kinds.servable import Servable
-from bert_tf.serving.kinds.tagging import Tagging
+from bert_tf.tasks import families
 from bert_tf.tasks.retrieval import ranking
 
 _STRINGS = tf.TensorSpec([None], tf.string)
@@ -300,21 +294,10 @@ class Sentences(Shown):
         }
 
 
-# Other kinds have no answers to show.
-_SHOWN: dict[type[Servable], type[Shown]] = {
-    Classification: Classes,
-    MultiLabel: Classes,
-    Tagging: Entities,
-    QuestionAnswering: Answers,
-    MultipleChoice: Choices,
-    Reranker: Ranked,
-    Embedding: Sentences,
-}
-
-
 def find(servable: Servable) -> Shown | None:
     """Returns how the answers of a servable are shown; None if it has none."""
-    shown = _SHOWN.get(type(servable))
+    row = families.of_kind(type(servable))
+    shown = row.load("shown") if row else None
     if shown is Classes and not servable.task.labels:
         shown = Number
     return shown(servable) if shown is not None else None

@@ -28,15 +28,8 @@ from bert_tf.serving.formats.onnx_graph import OnnxGraph
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds import token_embeddings
-from bert_tf.serving.kinds.classification import Classification
-from bert_tf.serving.kinds.embedding import Embedding
-from bert_tf.serving.kinds.multi_label import MultiLabel
-from bert_tf.serving.kinds.multiple_choice import MultipleChoice
 from bert_tf.serving.kinds.output import COUNT_TOKENS
-from bert_tf.serving.kinds.question_answering import QuestionAnswering
-from bert_tf.serving.kinds.reranker import Reranker
 from bert_tf.serving.kinds.servable import Servable
-from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
 from bert_tf.serving.options import ExportOptions
@@ -44,6 +37,8 @@ from bert_tf.serving.proof import accuracy
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import report
 from bert_tf.serving.proof.accuracy import Scorer
+from bert_tf.tasks import calibration
+from bert_tf.tasks import families
 from bert_tf.tasks.features.options import CLS
 from bert_tf.tasks.features.options import MAX
 from bert_tf.tasks.question_answering.task import OUTPUTS
@@ -176,7 +171,10 @@ def make_model(servable: Servable) -> Any:
     Raises:
         ValueError: If its kind or its model cannot be exported to ONNX.
     """
-    make = _MAKERS.get(type(servable))
+    row = families.of_kind(type(servable))
+    make = row.load("onnx") if row else None
+    if isinstance(servable, TokenEmbeddings):
+        make = make_token_embeddings
     if make is None:
         raise ValueError(
             "`format` must be saved_model for this kind: onnx is for "
@@ -223,7 +221,7 @@ def compare(
     # The logits of the ONNX models are calibrated already.
     uncalibrated = copy.copy(servable)
     if servable.task is not None:
-        uncalibrated.task = servable.task.with_temperature(1.0)
+        uncalibrated.task = calibration.uncalibrated(servable.task)
 
     def compare_batch(name, batch, inputs, trained):
         trimmed = packing.trim_padding(inputs)
@@ -301,13 +299,15 @@ def _names_of_model_inputs():
     return [outside[name] for name in features.MODEL_INPUTS]
 
 
-def _make_classifier(servable):
+def make_classifier(servable: Any) -> Any:
+    """Returns the ModelProto of a classifier, regression or reranker."""
     graph, head = OnnxGraph(), servable.model.classification_head
     logits = _add_logits(graph, servable, head, onnx_graph.INPUTS)
     return graph.to_model({"logits": (logits, [servable.model.num_labels])})
 
 
-def _make_multiple_choice(servable):
+def make_multiple_choice(servable: Any) -> Any:
+    """Returns the ModelProto of a model for multiple choice."""
     graph, head = OnnxGraph(), servable.model.choice_head
     flat, shape = onnx_graph.add_flat_choices(graph)
     logits = _add_logits(graph, servable, head, flat)
@@ -330,11 +330,12 @@ def _add_logits(graph, servable, head, inputs):
         )
     # The softmax or sigmoids of these logits are calibrated probabilities. A
     # reranker that was tuned elsewhere has no task.
-    temperature = servable.task.temperature if servable.task else 1.0
+    temperature = calibration.temperature_of(servable.task)
     return graph.dense(head.dense, x, 1 / temperature)
 
 
-def _make_tagger(servable):
+def make_tagger(servable: Any) -> Any:
+    """Returns the ModelProto of a tagger."""
     graph, model = OnnxGraph(), servable.model
     *_, sequence = onnx_graph.add_encoder(graph, model.encoder)
     logits = graph.dense(model.classification_head.dense, sequence)
@@ -342,7 +343,8 @@ def _make_tagger(servable):
     return graph.to_model({"logits": (logits, axes)})
 
 
-def _make_span_predictor(servable):
+def make_span_predictor(servable: Any) -> Any:
+    """Returns the ModelProto of a model for question answering."""
     graph, model = OnnxGraph(), servable.model
     *_, sequence = onnx_graph.add_encoder(graph, model.encoder)
     logits = graph.dense(model.span_head.dense, sequence)
@@ -362,7 +364,8 @@ def _make_span_predictor(servable):
     )
 
 
-def _make_token_embeddings(servable):
+def make_token_embeddings(servable: Any) -> Any:
+    """Returns the ModelProto of embeddings of tokens."""
     graph = OnnxGraph()
     outputs = onnx_graph.add_encoder(graph, servable.model)
     x = outputs[servable.options.settings[token_embeddings.LAYER]]
@@ -373,7 +376,8 @@ def _make_token_embeddings(servable):
     )
 
 
-def _make_embedding(servable):
+def make_embedding(servable: Any) -> Any:
+    """Returns the ModelProto of embeddings of texts."""
     graph = OnnxGraph()
     outputs = onnx_graph.add_encoder(graph, servable.model)
     layers = [outputs[layer] for layer in servable.layers]
@@ -451,18 +455,6 @@ def _add_normalization(graph, x):
     norm = graph.apply("ReduceL2", x, axes=[-1], keepdims=1)
     least = graph.constant("least_norm", 1e-12)
     return graph.apply("Div", x, graph.apply("Max", norm, least))
-
-
-_MAKERS = {
-    Classification: _make_classifier,
-    MultiLabel: _make_classifier,
-    Reranker: _make_classifier,
-    MultipleChoice: _make_multiple_choice,
-    Tagging: _make_tagger,
-    QuestionAnswering: _make_span_predictor,
-    Embedding: _make_embedding,
-    TokenEmbeddings: _make_token_embeddings,
-}
 
 
 def quantize(folder: files.AnyPath) -> None:

@@ -13,12 +13,19 @@ yes or no for each of K labels, and the probabilities sigmoids.
 import dataclasses
 import math
 from typing import Any
+from typing import Self
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bert_tf import files
+from bert_tf.features import Tensor
+from bert_tf.formats import STORED_IF_SET
 from bert_tf.tasks import tables
+from bert_tf.tasks.task import Task
+
+AnyTask = TypeVar("AnyTask")
 
 # A temperature beyond these limits is no calibration: the logits explain the
 # development set completely, or not at all.
@@ -60,6 +67,50 @@ class Reliability:
         """The expected calibration error, from 0 to 1."""
         gaps = np.abs(self.confidences - self.shares)
         return float(np.average(gaps, weights=self.counts))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Calibrated(Task):
+    """A task whose probabilities may have a temperature.
+
+    Args:
+        temperature: Divisor of the logits before they become probabilities.
+
+    Attributes:
+        has_temperature: Whether it may differ from 1.
+    """
+
+    temperature: float = dataclasses.field(default=1.0, metadata=STORED_IF_SET)
+
+    @property
+    def has_temperature(self) -> bool:
+        return True
+
+    def with_temperature(self, temperature: float) -> Self:
+        """Returns the task with that temperature."""
+        if temperature == self.temperature:
+            return self
+        return dataclasses.replace(self, temperature=temperature)
+
+    def at_temperature(self, logits: Tensor) -> Tensor:
+        """Returns the logits of the calibrated probabilities."""
+        # At 1 the graph gets no extra operation.
+        return logits if self.temperature == 1 else logits / self.temperature
+
+
+def has_temperature(task: Any) -> bool:
+    """Returns whether a task's temperature may differ from 1."""
+    return isinstance(task, Calibrated) and task.has_temperature
+
+
+def temperature_of(task: Any) -> float:
+    """Returns a task's temperature, 1 if it has none."""
+    return task.temperature if isinstance(task, Calibrated) else 1.0
+
+
+def uncalibrated(task: AnyTask) -> AnyTask:
+    """Returns a task without the temperature of a model's weights."""
+    return task.with_temperature(1) if isinstance(task, Calibrated) else task
 
 
 def check_temperature(temperature: Any) -> None:

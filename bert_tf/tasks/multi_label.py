@@ -20,7 +20,6 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
-from bert_tf.formats import STORED_IF_SET
 from bert_tf.models import distillation
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import calibration
@@ -28,8 +27,10 @@ from bert_tf.tasks import class_names
 from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
 from bert_tf.tasks import tables
+from bert_tf.tasks.calibration import Calibrated
+from bert_tf.tasks.distillable import Distillable
+from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.source import TEST
-from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
 from bert_tf.tasks.task import task_of_classifier
@@ -54,7 +55,7 @@ _METRICS = {
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultiLabelTask(Task):
+class MultiLabelTask(Calibrated, Distillable, Foreign):
     """Which labels a model gives to one or two strings.
 
     Args:
@@ -97,7 +98,6 @@ class MultiLabelTask(Task):
     text_features: tuple[str, ...]
     labels: tuple[str, ...] = dataclasses.field()
     metrics: tuple[str, ...] = ("micro_f1", "macro_f1")
-    temperature: float = dataclasses.field(default=1.0, metadata=STORED_IF_SET)
 
     def __post_init__(self):
         check_names(self)
@@ -112,10 +112,6 @@ class MultiLabelTask(Task):
                 f"Received: metrics={files.shortened(list(self.metrics))}."
             )
         calibration.check_temperature(self.temperature)
-
-    @property
-    def has_temperature(self) -> bool:
-        return True
 
     @property
     def main_metric(self) -> str:
@@ -154,9 +150,6 @@ class MultiLabelTask(Task):
     ) -> Tensor:
         """Returns the divergence of the yes or no for every label."""
         return distillation.soft_labels(logits, teacher_logits, temperature)
-
-    def weights(self, labels: Tensor) -> Tensor:
-        return ops.ones(ops.shape(labels), "float32")
 
     def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.

@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
+from numpy.typing import ArrayLike
 
 from bert_tf import features
 from bert_tf import files
@@ -24,7 +25,6 @@ from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
-from bert_tf.models import distillation
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
 from bert_tf.tasks.source import Source
@@ -39,6 +39,9 @@ NOT_STORED = {"is_stored": False}
 class Task(abc.ABC):
     """What a model is fine-tuned for; each family of tasks is a subclass.
 
+    What only some families do is in classes that they also inherit from:
+    `distillable.Distillable`, `calibration.Calibrated` and `foreign.Foreign`.
+
     A subclass is a frozen dataclass. task.json holds its fields, except those
     with `NOT_STORED`, and those with `formats.STORED_IF_SET` that have their
     default. The constructor checks the fields, and its `ValueError` names the
@@ -51,7 +54,9 @@ class Task(abc.ABC):
         main_metric: The name, in the results of an evaluation, of the score
             that tells the better of two models.
         label_rank: Number of axes of a batch's labels, or of the labels of
-            each output if there are several.
+            each output if there are several; without the axis of weights.
+        has_label_weights: Whether the labels of a batch carry their weights:
+            the last axis is then a label and its weight; see `with_weights`.
         outputs: Names of the model's outputs, if there are several: the
             labels are then a dictionary with the same names.
         accuracy: The loop's name for the share of elements whose label has
@@ -64,10 +69,6 @@ class Task(abc.ABC):
             cover the others; None for all.
         source_class: The class of the sources of its examples.
         model_class: The class of its models.
-        can_be_distilled: Whether a student can learn it from a teacher.
-        temperature: Divisor of the logits before they become probabilities;
-            see `calibration`.
-        has_temperature: Whether `temperature` may differ from 1.
         query_prompt, passage_prompt: What stands before each query and each
             passage.
     """
@@ -75,23 +76,15 @@ class Task(abc.ABC):
     family: ClassVar[str]
     # Some families make these fields.
     labels = tuple[str, ...]()
-    temperature = 1.0
     query_prompt = ""
     passage_prompt = ""
     label_rank: ClassVar[int] = 1
+    has_label_weights: ClassVar[bool] = False
     outputs: ClassVar[tuple[str, ...]] = ()
     problem_type: ClassVar[str | None] = None
     report_scores: ClassVar[tuple[str, ...] | None] = None
     source_class: ClassVar[type] = TextSource
     model_class: ClassVar[type[keras.Model]] = keras.Model
-
-    @property
-    def can_be_distilled(self) -> bool:
-        return True
-
-    @property
-    def has_temperature(self) -> bool:
-        return False
 
     @property
     def main_metric(self) -> str:
@@ -163,28 +156,6 @@ class Task(abc.ABC):
                 )
         return task
 
-    @classmethod
-    def from_checkpoint(
-        cls, checkpoint: Checkpoint, text_features: tuple[str, ...] = ()
-    ) -> Self | None:
-        """Returns the task of a checkpoint that another library tuned.
-
-        Args:
-            checkpoint: What `reader.open_checkpoint` yielded; it has no
-                task.json.
-            text_features: Names of the one or two strings, for the families
-                that have such a field; empty for "text".
-
-        Returns:
-            The task; None if the checkpoint is not of this family, or does
-            not show it.
-
-        Raises:
-            ValueError: If its config.json does not fit its head.
-        """
-        del checkpoint, text_features
-        return None
-
     def get_config(self):
         """Returns all fields, for Keras's files of compiled models."""
         return {
@@ -211,22 +182,6 @@ class Task(abc.ABC):
             if field.metadata.get("is_stored", True)
         ]
 
-    def with_temperature(self, temperature: float) -> Self:
-        """Returns the task with that temperature."""
-        if temperature == self.temperature:
-            return self
-        fields: dict[str, Any] = {"temperature": temperature}
-        return dataclasses.replace(self, **fields)
-
-    def uncalibrated(self) -> Self:
-        """Returns the task without values fitted to a model's weights."""
-        return self.with_temperature(1.0)
-
-    def at_temperature(self, logits: Tensor) -> Tensor:
-        """Returns the logits of the calibrated probabilities."""
-        # At 1 the graph gets no extra operation.
-        return logits if self.temperature == 1 else logits / self.temperature
-
     @abc.abstractmethod
     def make_model(self, config: BertConfig, **options: Any) -> keras.Model:
         """Returns a new `keras.Model`.
@@ -240,31 +195,6 @@ class Task(abc.ABC):
     def model_arguments(self) -> dict[str, Any]:
         """Returns the arguments, beside the config, that its models have."""
         return {}
-
-    @classmethod
-    def checkpoint_fields(
-        cls, folder: str, given: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Returns fields that a checkpoint says, for a new task.
-
-        Args:
-            folder: The checkpoint.
-            given: {field: value} of the others, which are left out.
-
-        Raises:
-            ValueError: If the checkpoint does not suit the task.
-        """
-        del folder, given
-        return {}
-
-    def with_checkpoint_fields(self, folder: str) -> Self:
-        """Returns the task with its unset fields filled in from a checkpoint.
-
-        Args:
-            folder: The checkpoint to start from or to evaluate.
-        """
-        del folder
-        return self
 
     def check_training(
         self, source: Any, config: Any, num_replicas: int, is_compiled: bool
@@ -297,17 +227,6 @@ class Task(abc.ABC):
             and sorted(map(str, labels)) == sorted(self.labels)
         )
 
-    def takes_head_of_checkpoint(self, checkpoint: Checkpoint) -> bool:
-        """Returns whether a classifier without task.json fits this task.
-
-        Called if the checkpoint has no names of classes that would tell.
-
-        Args:
-            checkpoint: What `reader.open_checkpoint` yielded.
-        """
-        del checkpoint
-        return False
-
     @abc.abstractmethod
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Returns the loss of every element, using only keras.ops.
@@ -317,7 +236,8 @@ class Task(abc.ABC):
 
         Args:
             logits: The model's output, float32 `[B, ...]`.
-            labels: The batch's labels, `[B, ...]`, in whatever dtype.
+            labels: The batch's labels, `[B, ...]`, without their weights, in
+                whatever dtype.
 
         Returns:
             float32, of the shape of `weights`.
@@ -330,38 +250,15 @@ class Task(abc.ABC):
         weights, both over all replicas.
 
         Args:
-            labels: See `losses`.
+            labels: The batch's, with their weights if they have any.
         """
-        return ops.ones(ops.shape(labels)[:1], "float32")
+        if self.has_label_weights:
+            return ops.cast(labels[..., 1], "float32")
+        return ops.ones(ops.shape(labels), "float32")
 
-    def soft_losses(
-        self, logits: Tensor, teacher_logits: Tensor, temperature: float
-    ) -> Tensor:
-        """Returns how far every element is from the teacher's, float32.
-
-        The default is for logits of one choice out of several classes: the
-        divergence of the softmax distributions.
-
-        Args:
-            logits, teacher_logits: See `losses`.
-            temperature: See `distillation.soft_targets`.
-
-        Returns:
-            float32, of the shape of `weights`.
-        """
-        return distillation.soft_targets(logits, teacher_logits, temperature)
-
-    def compared_logits(self, logits: Tensor, batch: features.Batch) -> Tensor:
-        """Returns a student's or teacher's logits as `soft_losses` takes them.
-
-        Where logits range over the positions of a row, padding is masked out.
-
-        Args:
-            logits: See `losses`.
-            batch: The batch that the logits belong to.
-        """
-        del batch
-        return logits
+    def label_values(self, labels: Tensor) -> Tensor:
+        """Returns a batch's labels without their weights."""
+        return labels[..., 0] if self.has_label_weights else labels
 
     def objective(self) -> Objective:
         """Returns the loss and the accuracy for `training.loop`.
@@ -372,12 +269,16 @@ class Task(abc.ABC):
 
         def losses(outputs, batch):
             each = keras.tree.map_structure(
-                self.losses, outputs, batch[features.LABELS]
+                lambda logits, labels: self.losses(
+                    logits, self.label_values(labels)
+                ),
+                outputs,
+                batch[features.LABELS],
             )
             return sum(keras.tree.flatten(each))
 
         return Objective.of_elements(
-            self.element_weights, losses, self.accuracy
+            self.element_weights, losses, self.accuracy, self.label_values
         )
 
     def element_weights(self, batch: features.Batch) -> Tensor:
@@ -564,6 +465,18 @@ class Task(abc.ABC):
         """
 
 
+def with_weights(labels: ArrayLike, weights: ArrayLike) -> np.ndarray:
+    """Returns labels that carry weights, float32 `[..., 2]`.
+
+    Args:
+        labels: `[...]`, numbers or ids below 2**24. Those of weight 0 do not
+            count.
+        weights: `[...]`, 0 or more.
+    """
+    pair = np.broadcast_arrays(labels, weights)
+    return np.stack(pair, axis=-1).astype(np.float32)
+
+
 def check_label_column(label_column: str, name: str) -> None:
     """Checks `label_column` where a family's files fix its name.
 
@@ -733,6 +646,8 @@ class TaskLoss(keras.losses.Loss):
     def call(self, y_true, y_pred):
         # Labels may have an extra axis of size 1, which would broadcast.
         shape = ops.shape(y_pred)[: self.task.label_rank]
+        if self.task.has_label_weights:
+            shape = (*shape, 2)
         y_true = ops.reshape(y_true, shape)
         weights = self.task.weights(y_true)
         num_elements = ops.cast(ops.size(weights), "float32")
@@ -744,7 +659,9 @@ class TaskLoss(keras.losses.Loss):
         # Keras divides the sum by this replica's number of elements and by the
         # number of replicas, as if all replicas had equally many elements.
         weights *= ops.divide_no_nan(num_elements, weight)
-        return weights * self.task.losses(y_pred, y_true)
+        return weights * self.task.losses(
+            y_pred, self.task.label_values(y_true)
+        )
 
     def get_config(self):
         task = keras.saving.serialize_keras_object(self.task)

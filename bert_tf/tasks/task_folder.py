@@ -18,6 +18,7 @@ from bert_tf.checkpoints import sentence_model
 from bert_tf.checkpoints import variables
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.tasks import class_names
+from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.task import Task
 
 AnyTask = TypeVar("AnyTask", bound=Task)
@@ -83,7 +84,10 @@ def _why_no_head(checkpoint, task, model, heads):
             checkpoint.config_values, checkpoint.path
         )
         is_named = task.labels and class_names.are_names(names or ())
-        if not is_named and not task.takes_head_of_checkpoint(checkpoint):
+        is_known = isinstance(task, Foreign) and task.takes_head_of_checkpoint(
+            checkpoint
+        )
+        if not (is_named or is_known):
             return "nothing says what the outputs of its head mean"
     num_labels = getattr(model, "num_labels", None)
     if num_labels not in (None, checkpoint.num_labels):

@@ -18,6 +18,7 @@ from bert_tf.models.lesson import Lesson
 from bert_tf.models.objectives import Objective
 from bert_tf.runs.distillation import Teaching
 from bert_tf.tasks import task_folder
+from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import Task
 from bert_tf.tasks.text_source import TextSource
@@ -99,12 +100,12 @@ class DistillationRun(tuning_run.Run):
         *,
         teaching: Teaching,
     ) -> None:
-        _check_teaching(teaching, task, config)
+        task = _check_teaching(teaching, task, config)
         super().__init__(
             config,
             # Values chosen on a development set suit only the teacher's
             # weights.
-            task.uncalibrated(),
+            task.for_student(),
             examples,
             strategy,
             dtype_policy,
@@ -122,7 +123,9 @@ class DistillationRun(tuning_run.Run):
                 self.model, self._teacher, teaching.lesson
             )
         self._objective = objective_of(
-            self.task, teaching.lesson, teaching.student.config.is_decoder
+            task.for_student(),
+            teaching.lesson,
+            teaching.student.config.is_decoder,
         )
         self._settings |= teaching.settings()
         self._facts |= teaching.facts(self._teacher)
@@ -184,9 +187,11 @@ class DistillationRun(tuning_run.Run):
         return self._teaching.of_origin(super()._origin(), self._teacher)
 
 
-def _check_teaching(teaching, task, config):
-    """Raises `ValueError` if the student cannot learn this task so."""
-    if not task.can_be_distilled:
+def _check_teaching(
+    teaching: Teaching, task: Task, config: FineTuningConfig
+) -> Distillable:
+    """Returns the task; raises `ValueError` if no student learns it so."""
+    if not (isinstance(task, Distillable) and task.can_be_distilled):
         raise ValueError(
             "The teacher must be of another task: a student learns neither "
             "vectors of texts nor rerankings with the loss softmax. "
@@ -203,6 +208,7 @@ def _check_teaching(teaching, task, config):
         config.freeze_lower_layers,
         config.reinit_top_layers,
     )
+    return task
 
 
 def _check_head(lesson, config):
@@ -228,12 +234,12 @@ def _check_head(lesson, config):
 
 
 def objective_of(
-    task: Task, lesson: Lesson, left_to_right: bool = False
+    task: Distillable, lesson: Lesson, left_to_right: bool = False
 ) -> Objective:
     """Returns the losses of a lesson on a task's examples.
 
     Args:
-        task: The `Task`.
+        task: The task.
         lesson: The `Lesson`, made for the two models. The outputs are those of
             their `Distiller`.
         left_to_right: Whether the two models read from left to right.

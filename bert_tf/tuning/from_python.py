@@ -15,6 +15,7 @@ from bert_tf import quiet
 from bert_tf.checkpoints import model_folder
 from bert_tf.runs import output_folder
 from bert_tf.tasks import task_folder
+from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
@@ -177,7 +178,9 @@ def run(
             output_folder.check(config.output_dir)
         else:
             task = _as_tuned(task, tuning_run.tuned_folder(config))
-        if folder := tuning_run.checkpoint(config):
+        if isinstance(task, Foreign) and (
+            folder := tuning_run.checkpoint(config)
+        ):
             task = task.with_checkpoint_fields(folder)
         if strategy is None:
             strategy = strategies.make_strategy()

@@ -60,8 +60,7 @@ def write(
             parts.append(_epochs_table(evaluations))
     for heading, text in sections:
         parts += [f"## {heading}", text]
-    # Exact, so that a run can be repeated.
-    rows = [(name, str(settings[name])) for name in settings]
+    rows = [(name, _exact(settings[name])) for name in settings]
     parts += ["## Settings", table(("setting", "value"), rows)]
     # The command as it was given, so that it can be repeated.
     command = shlex.join(["python", *sys.orig_argv[1:]])
@@ -69,6 +68,13 @@ def write(
     path = os.path.join(folder, REPORT_FILE)
     files.write_text(path, "\n\n".join(parts) + "\n")
     logging.info("A report is in %s.", path)
+
+
+def _exact(value):
+    """Returns a setting in all its digits, so that a run can be repeated."""
+    if isinstance(value, float) and float(f"{value:.4g}") == value:
+        return f"{value:.4g}"
+    return str(value)
 
 
 def shown_results(

@@ -8,6 +8,7 @@ from typing import Any
 
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import model_folder
+from bert_tf.tasks import calibration
 from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
@@ -102,9 +103,10 @@ class Reporter:
         config, examples = self._config, source.examples
         results = dict(results)
         sections = task.report_sections(examples, answers, results)
-        if config.calibrate or task.temperature != 1:
+        temperature = calibration.temperature_of(task)
+        if config.calibrate or temperature != 1:
             calibrated, section = temperatures.describe(
-                answers, examples.labels, task.temperature, temperature_note
+                answers, examples.labels, temperature, temperature_note
             )
             sections = [*sections, section]
             results |= calibrated

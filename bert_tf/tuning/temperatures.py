@@ -3,6 +3,8 @@
 `bert_tf.tasks.calibration` explains what it is and how it is fitted.
 """
 
+from typing import Any
+
 import numpy as np
 from absl import logging
 
@@ -12,11 +14,11 @@ from bert_tf.tasks import calibration
 from bert_tf.tasks.task import Task
 
 
-def fit(task: Task, logits: np.ndarray, labels: np.ndarray) -> tuple[Task, str]:
+def fit(task: Any, logits: np.ndarray, labels: np.ndarray) -> tuple[Any, str]:
     """Fits the temperature of a task on a development set.
 
     Args:
-        task: The `Task`.
+        task: A `Task` that is `calibration.Calibrated`.
         logits: Its answers to the set.
         labels: The labels of the set.
 
@@ -47,7 +49,7 @@ def stored(folder: str, task: Task) -> float:
     Raises:
         ValueError: If it is no temperature; the message names the file.
     """
-    if not task.has_temperature:
+    if not calibration.has_temperature(task):
         return 1.0
     values = model_folder.read_task(folder) or {}
     temperature = values.get("temperature", 1.0)

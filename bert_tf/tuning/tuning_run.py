@@ -25,7 +25,9 @@ from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.models.objectives import Objective
 from bert_tf.runs import output_folder
 from bert_tf.runs.options import attention_masks
+from bert_tf.tasks import calibration
 from bert_tf.tasks import task_folder
+from bert_tf.tasks.calibration import Calibrated
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import is_dev
@@ -106,7 +108,7 @@ class Run:
         _check_settings(config, task, strategy)
         if config.do_train:
             # The task's temperature belongs to a teacher or to old weights.
-            task = task.with_temperature(1.0)
+            task = calibration.uncalibrated(task)
         keras.utils.set_random_seed(config.random_seed)
         strategies.log_devices(strategy)
         self._jit_compile = strategies.compiles_step(
@@ -377,7 +379,9 @@ class Run:
                 self._write_model()
             elif config.calibrate:
                 temperatures.keep(
-                    self._folder, config.output_dir, task.temperature
+                    self._folder,
+                    config.output_dir,
+                    calibration.temperature_of(task),
                 )
         return note
 
@@ -388,6 +392,8 @@ class Run:
         better. Otherwise a warning says that the temperature of the earlier
         weights, `old`, is lost.
         """
+        if not isinstance(self.task, Calibrated):
+            return
         self.task = self.task.with_temperature(
             temperatures.stored(self.config.output_dir, self.task)
         )
@@ -580,7 +586,7 @@ def _check_settings(config, task, strategy):
             "--bucket_window_batches must not be given on a TPU, where all "
             "batches have one length."
         )
-    if config.calibrate and not task.has_temperature:
+    if config.calibrate and not calibration.has_temperature(task):
         # A family with both says by its kind which one it is.
         kind = getattr(task, "kind", task.family)
         raise ValueError(

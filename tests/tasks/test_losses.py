@@ -12,6 +12,7 @@ from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tasks.tagging.task import TaggingTask
+from bert_tf.tasks.task import with_weights
 
 CLASSES = ClassificationTask(
     name="a",
@@ -70,7 +71,10 @@ def test_weights_of_fit_are_as_with_the_loss_of_keras(weights):
         (
             TaggingTask(scheme="bio", labels=("O", "B-x", "I-x")),
             (3, 4, 3),
-            np.int32([[-1, 2, 0, -1], [-1, -1, 0, -1], [-1, 1, 2, 1]]),
+            with_weights(
+                [[0, 2, 0, 0], [0, 0, 0, 0], [0, 1, 2, 1]],
+                [[0, 1, 1, 0], [0, 0, 1, 0], [0, 1, 1, 1]],
+            ),
         ),
     ],
     ids=["multi_label", "tagging"],
@@ -82,11 +86,14 @@ def test_weights_of_examples_are_those_of_their_elements(
     logits = generator.normal(size=logits_shape).astype("float32")
     example_weights = np.float32([2, 0, 0.5])
     weights = ops.convert_to_numpy(task.weights(labels))
-    losses = weights * ops.convert_to_numpy(task.losses(logits, labels))
+    losses = ops.convert_to_numpy(
+        task.losses(logits, task.label_values(labels))
+    )
+    losses *= weights
     expected = (losses * example_weights[:, None]).sum() / weights.sum()
     for sample_weight in (
         example_weights,
-        np.broadcast_to(example_weights[:, None], labels.shape),
+        np.broadcast_to(example_weights[:, None], weights.shape),
     ):
         loss = task.loss()(labels, logits, sample_weight=sample_weight)
         assert float(loss) == pytest.approx(expected, rel=1e-5)
@@ -101,7 +108,7 @@ def test_weights_of_examples_are_those_of_their_elements(
         (dataclasses.replace(CLASSES, labels=(), metrics=("pearson",)), (4,)),
         (MultipleChoiceTask(num_choices=3), (4,)),
         (MultiLabelTask(name="a", text_features=("t",), labels=("x",)), (4, 1)),
-        (TaggingTask(scheme="bio", labels=("O", "B-x", "I-x")), (4, 5)),
+        (TaggingTask(scheme="bio", labels=("O", "B-x", "I-x")), (4, 5, 2)),
         (SquadTask(doc_stride=7, version_2_with_negative=True), (4,)),
     ],
     ids=lambda value: getattr(value, "title", ""),

@@ -197,7 +197,7 @@ TASKS = {
     ),
     "tagging": lambda: tuned_to(
         TaggingTask(scheme="bio", labels=("O", "B-X", "I-X")),
-        labels=((ROWS, reference.LENGTH), "int32"),
+        labels=((ROWS, reference.LENGTH, 2), "float32"),
     ),
     "multiple_choice": lambda: tuned_to(
         MultipleChoiceTask(num_choices=CHOICES), (ROWS, CHOICES)

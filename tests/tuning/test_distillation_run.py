@@ -26,6 +26,7 @@ from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging.task import TaggingTask
+from bert_tf.tasks.task import with_weights
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text import vocabulary
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
@@ -591,7 +592,10 @@ def test_a_teachers_null_threshold_is_not_the_students(tmp_path):
         (
             TaggingTask(scheme="bio", labels=("O", "B-X", "I-X")),
             (2,),
-            np.int32([[-1, 0, 2, -1, -1], [-1, 1, 2, 0, -1]]),
+            with_weights(
+                [[0, 0, 2, 0, 0], [0, 1, 2, 0, 0]],
+                [[0, 1, 1, 0, 0], [0, 1, 1, 1, 0]],
+            ),
         ),
     ],
     ids=lambda value: getattr(value, "family", ""),

@@ -22,6 +22,7 @@ from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging import task as tagging
+from bert_tf.tasks.task import with_weights
 from bert_tf.tasks.tsv import Examples
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
@@ -129,7 +130,7 @@ def make_labels(architecture, inputs):
     if architecture == "BertForTokenClassification":
         labels, is_word = ids % 3, ids > 4
         return (
-            np.where(is_word, labels, tagging.IGNORED),
+            with_weights(labels, is_word),
             {"labels": np.where(is_word, labels, -100)},
         )
     # From the first to the last place of the largest id.

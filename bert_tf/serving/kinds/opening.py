@@ -12,27 +12,15 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.serving import options as options_lib
-from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.fill_mask import FillMask
 from bert_tf.serving.kinds.hub import Encoder
 from bert_tf.serving.kinds.hub_preprocessor import Preprocessing
-from bert_tf.serving.kinds.multi_label import MultiLabel
-from bert_tf.serving.kinds.multiple_choice import MultipleChoice
-from bert_tf.serving.kinds.question_answering import QuestionAnswering
 from bert_tf.serving.kinds.reranker import Reranker
 from bert_tf.serving.kinds.servable import Servable
-from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
 from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks import families
-from bert_tf.tasks import multi_label
-from bert_tf.tasks.classification import task as glue
-from bert_tf.tasks.multiple_choice import task as multiple_choice
-from bert_tf.tasks.question_answering import task as squad
-from bert_tf.tasks.reranking import task as reranking
-from bert_tf.tasks.retrieval import task as retrieval
-from bert_tf.tasks.tagging import task as tagging
 from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
@@ -52,17 +40,6 @@ KINDS: dict[str, type[Servable]] = {
         FillMask,
         Preprocessing,
     )
-}
-
-# {family of a task: the kind that serves it}.
-KINDS_OF_TASKS: dict[str, type[Servable]] = {
-    reranking.FAMILY: Reranker,
-    glue.FAMILY: Classification,
-    multi_label.FAMILY: MultiLabel,
-    tagging.FAMILY: Tagging,
-    multiple_choice.FAMILY: MultipleChoice,
-    retrieval.FAMILY: Embedding,
-    squad.FAMILY: QuestionAnswering,
 }
 
 
@@ -137,7 +114,14 @@ def default_kind(checkpoint: Checkpoint) -> type[Servable]:
 
 
 def _kind_of_task(task: Task | None) -> type[Servable]:
-    return Encoder if task is None else KINDS_OF_TASKS[task.family]
+    if task is None:
+        return Encoder
+    kind = families.find(task.family).load("servable")
+    if kind is None:
+        raise ValueError(
+            f"A model of the family {task.family!r} cannot be served."
+        )
+    return kind
 
 
 def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
@@ -148,7 +132,10 @@ def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
     Args:
         names: Names of some or all outputs of one signature.
     """
-    kinds = (*KINDS.values(), *KINDS_OF_TASKS.values())
+    kinds = [
+        *KINDS.values(),
+        *(row.load("servable") for row in families.FAMILIES.values()),
+    ]
     declared = {
         kind: {
             output.name: output.of_setting is None

@@ -24,7 +24,6 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
-from bert_tf.formats import STORED_IF_SET
 from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.tasks import calibration
@@ -33,12 +32,14 @@ from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
 from bert_tf.tasks import task_folder
 from bert_tf.tasks import tsv
+from bert_tf.tasks.calibration import Calibrated
 from bert_tf.tasks.classification import report
+from bert_tf.tasks.distillable import Distillable
+from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.source import is_dev
 from bert_tf.tasks.task import NOT_STORED
-from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
 from bert_tf.tasks.task import task_of_classifier
@@ -67,7 +68,7 @@ _SCORE_METRICS = {
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassificationTask(Task):
+class ClassificationTask(Calibrated, Distillable, Foreign):
     """What a model is tuned to answer about one or two strings.
 
     The method is Devlin et al. 2018, section 4.1.
@@ -126,7 +127,6 @@ class ClassificationTask(Task):
     label_synonyms: tuple[str, ...] = dataclasses.field(
         default=(), compare=False, metadata=NOT_STORED
     )
-    temperature: float = dataclasses.field(default=1.0, metadata=STORED_IF_SET)
 
     def __post_init__(self):
         check_names(self)

@@ -15,17 +15,17 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
-from bert_tf.formats import STORED_IF_SET
 from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.tasks import calibration
 from bert_tf.tasks import columns
+from bert_tf.tasks.calibration import Calibrated
+from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.multiple_choice import files as choice_files
 from bert_tf.tasks.multiple_choice import report
 from bert_tf.tasks.multiple_choice.files import ChoiceExamples
 from bert_tf.tasks.multiple_choice.source import ChoiceSource
 from bert_tf.tasks.source import TEST
-from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_label_column
 
 FAMILY = "multiple_choice"
@@ -35,7 +35,7 @@ _MOST_CHOICES = 1000
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoiceTask(Task):
+class MultipleChoiceTask(Calibrated, Distillable):
     """Choosing one of several texts (Devlin et al. 2018, section 4.4).
 
     Args:
@@ -61,7 +61,6 @@ class MultipleChoiceTask(Task):
     source_class = ChoiceSource
 
     num_choices: int
-    temperature: float = dataclasses.field(default=1.0, metadata=STORED_IF_SET)
 
     def __post_init__(self):
         if (
@@ -73,10 +72,6 @@ class MultipleChoiceTask(Task):
                 f"Received: num_choices={files.shortened(self.num_choices)}."
             )
         calibration.check_temperature(self.temperature)
-
-    @property
-    def has_temperature(self) -> bool:
-        return True
 
     def make_model(
         self, config: BertConfig, **options: Any

@@ -27,6 +27,8 @@ from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.tasks import columns
+from bert_tf.tasks.distillable import Distillable
+from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.question_answering import answers as squad_answers
 from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.question_answering import report
@@ -42,7 +44,6 @@ from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
-from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_label_column
 from bert_tf.text.preprocessor import Preprocessor
 
@@ -51,7 +52,7 @@ FAMILY = "squad"
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SquadTask(SquadOptions, Task):
+class SquadTask(SquadOptions, Distillable, Foreign):
     """How texts are cut into windows and answers chosen from the logits.
 
     The method is Devlin et al. 2018, sections 4.2 and 4.3.
@@ -116,11 +117,9 @@ class SquadTask(SquadOptions, Task):
             squad_answers.PADDING_LOGIT,
         )
 
-    def uncalibrated(self) -> Self:
-        """Returns the task without its temperature and null threshold."""
-        return dataclasses.replace(
-            super().uncalibrated(), null_score_diff_threshold=0.0
-        )
+    def for_student(self) -> Self:
+        """Returns the task without its null threshold."""
+        return dataclasses.replace(self, null_score_diff_threshold=0.0)
 
     def read(
         self, data: Any, split: str, label_column: str = "answers"

@@ -26,6 +26,8 @@ from bert_tf.models import distillation
 from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.reranker import BertReranker
+from bert_tf.tasks.distillable import Distillable
+from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.reranking import files as group_files
 from bert_tf.tasks.reranking import report
 from bert_tf.tasks.reranking.files import Groups
@@ -38,7 +40,6 @@ from bert_tf.tasks.retrieval import ranking
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import Source
-from bert_tf.tasks.task import Task
 from bert_tf.tasks.task import check_logits
 from bert_tf.text.preprocessor import Preprocessor
 
@@ -51,7 +52,7 @@ _LOWEST = -1e9
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RerankingTask(RerankingOptions, Task):
+class RerankingTask(RerankingOptions, Distillable, Foreign):
     """How well a text answers a query.
 
     `RerankingOptions` describes the fields.
@@ -126,10 +127,9 @@ class RerankingTask(RerankingOptions, Task):
         ]
 
     def weights(self, labels: Tensor) -> Tensor:
-        if self.loss_name == POINTWISE:
-            return ops.ones(ops.shape(labels), "float32")
-        # Each row is one choice.
-        return ops.ones((ops.shape(labels)[0], 1), "float32")
+        weights = super().weights(labels)
+        # With "softmax", each row is one choice.
+        return weights if self.loss_name == POINTWISE else weights[:, :1]
 
     def soft_losses(
         self, logits: Tensor, teacher_logits: Tensor, temperature: float

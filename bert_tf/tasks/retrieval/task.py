@@ -27,6 +27,7 @@ from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
 from bert_tf.tasks.features import sentences
+from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.retrieval import files as retrieval_files
 from bert_tf.tasks.retrieval import losses
 from bert_tf.tasks.retrieval import options
@@ -41,7 +42,6 @@ from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.source import is_dev
-from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "retrieval"
@@ -56,7 +56,7 @@ _OF_VECTORS = {
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RetrievalTask(options.RetrievalOptions, Task):
+class RetrievalTask(options.RetrievalOptions, Foreign):
     """How vectors of texts are made, and how they are trained.
 
     The fields, and what None stands for, are described in
@@ -122,11 +122,6 @@ class RetrievalTask(options.RetrievalOptions, Task):
     @property
     def main_metric(self) -> str:
         return f"eval_{self.metric}"
-
-    @property
-    def can_be_distilled(self) -> bool:
-        # The outputs are vectors of queries and passages, not logits.
-        return False
 
     @property
     def is_in_batch(self) -> bool:

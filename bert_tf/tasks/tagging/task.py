@@ -13,7 +13,6 @@ from typing import Self
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import ops
 
 from bert_tf import files
 from bert_tf.checkpoints import model_folder
@@ -25,6 +24,8 @@ from bert_tf.models import objectives
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.tasks import columns
 from bert_tf.tasks import task_folder
+from bert_tf.tasks.distillable import Distillable
+from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
@@ -32,10 +33,8 @@ from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.tasks.tagging import report
 from bert_tf.tasks.tagging import windows
 from bert_tf.tasks.tagging.files import TaggingExamples
-from bert_tf.tasks.tagging.windows import IGNORED
 from bert_tf.tasks.tagging.windows import TaggingSource
 from bert_tf.tasks.tagging.windows import WindowMaker
-from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "tagging"
@@ -43,7 +42,7 @@ FAMILY = "tagging"
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggingTask(Task):
+class TaggingTask(Distillable, Foreign):
     """Which tags a model gives to words (Devlin et al. 2018, section 5.3).
 
     Args:
@@ -65,6 +64,7 @@ class TaggingTask(Task):
     family = FAMILY
     model_class = BertTokenClassifier
     label_rank = 2
+    has_label_weights = True
     main_metric = "eval_f1"
     accuracy = "token_accuracy"
     report_scores = report.SCORES
@@ -127,11 +127,7 @@ class TaggingTask(Task):
         return {"num_labels": len(self.labels)}
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        # Any loss will do where the label is `IGNORED`: its weight is 0.
-        return objectives.cross_entropy(logits, ops.maximum(labels, 0))
-
-    def weights(self, labels: Tensor) -> Tensor:
-        return ops.cast(ops.not_equal(labels, IGNORED), "float32")
+        return objectives.cross_entropy(logits, labels)
 
     def read(
         self, data: Any, split: str, label_column: int | str | None = None

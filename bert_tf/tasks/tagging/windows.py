@@ -8,9 +8,11 @@ sides of its first piece. This is the same in training, evaluation and serving.
 Letters: B windows, L sequence length, W words of all sentences of a batch.
 """
 
+import abc
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -21,11 +23,9 @@ from bert_tf.features import Batch
 from bert_tf.tasks import source
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.tagging.files import TaggingExamples
+from bert_tf.tasks.task import with_weights
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
-
-# The label of a token that is not a word's first piece.
-IGNORED = -1
 
 _COUNTING_BATCH = 8192
 # Logits at positions beyond a trimmed batch.
@@ -70,7 +70,7 @@ class WindowMaker(tf.Module):
             autograph=False,
             input_signature=[
                 ragged(tf.string),
-                ragged(tf.int32),
+                tf.RaggedTensorSpec([None, None, 2], tf.float32, 1),
                 *[tf.TensorSpec([None], tf.int32)] * 3,
             ],
         )
@@ -148,7 +148,7 @@ class WindowMaker(tf.Module):
     def __call__(
         self,
         words: tf.RaggedTensor,
-        tag_ids: tf.RaggedTensor,
+        labels: tf.RaggedTensor,
         windows: tf.Tensor,
         first_pieces: tf.Tensor,
         num_pieces: tf.Tensor,
@@ -158,23 +158,24 @@ class WindowMaker(tf.Module):
         Args:
             words: RaggedTensor string `[B, (words)]`: the words that have a
                 piece in the window, or more of the sentence.
-            tag_ids: RaggedTensor int32 `[B, (words)]`.
+            labels: RaggedTensor float32 `[B, (words), 2]`: labels and weights.
             windows: int32 `[B]`: the windows' numbers.
             first_pieces: int32 `[B]`: how many pieces of the sentence come
                 before these words.
             num_pieces: int32 `[B]`: how many pieces the whole sentence has.
 
         Returns:
-            A dictionary: the model inputs and `labels`, int32 `[B, L]`: the
-            tags at the first pieces of the words that are tagged in this
-            window, and `IGNORED` at all other tokens.
+            A dictionary: the model inputs and `labels`, float32 `[B, L, 2]`:
+            the words' labels and weights at the first pieces of those that are
+            tagged in this window, and weights of 0 at all other tokens.
         """
-        made = self._make(words, tag_ids, windows, first_pieces, num_pieces)
+        made = self._make(words, labels, windows, first_pieces, num_pieces)
         for value in made.values():
-            value.set_shape([*windows.shape, self.max_seq_length])
+            rest = value.shape[2:]
+            value.set_shape([*windows.shape, self.max_seq_length, *rest])
         return made
 
-    def _make_windows(self, words, tag_ids, windows, first_pieces, num_pieces):
+    def _make_windows(self, words, labels, windows, first_pieces, num_pieces):
         # A word of nothing but control characters has no pieces.
         pieces_of_words = self.tokenizer.tokenize(words.flat_values).merge_dims(
             1, 2
@@ -198,42 +199,37 @@ class WindowMaker(tf.Module):
             pieces_of_words.row_lengths() > 0
         )
         index = tf.boolean_mask(tf.stack([row_W, place_W], 1), is_here_W)
-        shape = tf.stack([tf.size(windows), self.max_seq_length])
-        # Scatter labels minus `IGNORED`: zeros then become `IGNORED`.
-        labels_BL = tf.scatter_nd(
+        labels_BL2 = tf.scatter_nd(
             index,
-            tf.boolean_mask(tag_ids.flat_values, is_here_W) - IGNORED,
-            shape,
+            tf.boolean_mask(labels.flat_values, is_here_W),
+            tf.stack([tf.size(windows), self.max_seq_length, 2]),
         )
         return self.pack(
             pieces, tf.range(tf.size(windows)), windows, first_pieces
-        ) | {features.LABELS: labels_BL + IGNORED}
+        ) | {features.LABELS: labels_BL2}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggingSource(Source):
-    """Sentences as windows: a row of the source is a window.
+class WordSource(Source):
+    """Sentences of labelled words as windows: a row is a window.
 
-    The batches are dictionaries of the model inputs and, if the examples have
-    tags, `labels`, int32 `[B, L]`.
+    The batches are dictionaries of the model inputs and, if the words have
+    labels, `labels`, float32 `[B, L, 2]` with their weights.
 
     Args:
-        labels: The task's tags.
+        examples: Has `words`, W strings, and `row_lengths`, int `[N]`.
         maker: The `WindowMaker`.
-
-    Raises:
-        ValueError: If an example's tag is none of the task's.
     """
 
     unit = "windows"
 
-    examples: TaggingExamples
-    labels: tuple[str, ...]
+    examples: Any
     maker: WindowMaker
 
-    def __post_init__(self):
-        # Report wrong tags before anything else is done.
-        self._tag_ids  # noqa: B018
+    @property
+    @abc.abstractmethod
+    def word_labels(self) -> np.ndarray | None:
+        """float32 `[W, 2]`: the words' labels and weights, if there are any."""
 
     @functools.cached_property
     def num_windows(self) -> np.ndarray:
@@ -273,7 +269,11 @@ class TaggingSource(Source):
         return first_words.astype(np.int32), limits.astype(np.int32)
 
     def input_maker(self) -> Callable[[Batch], Batch]:
-        words, tag_ids = map(tf.constant, (self.examples.words, self._tag_ids))
+        words, labels = tf.constant(self.examples.words), self.word_labels
+        has_labels = labels is not None
+        if not has_labels:
+            labels = np.zeros((len(self.examples.words), 2), np.float32)
+        labels = tf.constant(labels)
         first_words, limits = map(tf.constant, self.word_ranges)
         sentences = self.arrays["sentence"]
         first_pieces = tf.constant(
@@ -291,7 +291,7 @@ class TaggingSource(Source):
             )
             made = self.maker(
                 index.with_flat_values(tf.gather(words, index.flat_values)),
-                index.with_flat_values(tf.gather(tag_ids, index.flat_values)),
+                index.with_flat_values(tf.gather(labels, index.flat_values)),
                 batch["window"],
                 tf.gather(first_pieces, row),
                 tf.gather(num_pieces, batch["sentence"]),
@@ -299,7 +299,7 @@ class TaggingSource(Source):
             if self.is_trimmed:
                 length = tf.shape(self._trim(made)[features.INPUT_IDS])[1]
                 made = {name: made[name][:, :length] for name in made}
-            if self.examples.tags is None:
+            if not has_labels:
                 del made[features.LABELS]
             return made
 
@@ -318,7 +318,8 @@ class TaggingSource(Source):
         """
         num_pieces = self._pieces_of_words
         sentence = np.repeat(
-            np.arange(len(self.examples)), self.examples.row_lengths
+            np.arange(len(self.examples.row_lengths)),
+            self.examples.row_lengths,
         )
         first = self._word_starts[:-1].copy()
         first -= self._sentence_starts[sentence]
@@ -332,38 +333,6 @@ class TaggingSource(Source):
         place = np.where(has_piece, place, 0)
         row = windows_before[sentence] + np.where(has_piece, window, 0)
         return logits[row, place], has_piece
-
-    def predict(self, logits: np.ndarray) -> list[str]:
-        """Returns the likeliest tags of all words, a list of W strings.
-
-        A word that no window tags is outside of all entities.
-
-        Args:
-            logits: See `word_logits`.
-        """
-        logits_WK, has_piece = self.word_logits(logits)
-        return [
-            self.labels[label] if is_seen else "O"
-            for label, is_seen in zip(np.argmax(logits_WK, axis=-1), has_piece)
-        ]
-
-    def loss(self, logits: np.ndarray) -> float:
-        """Returns the mean loss of the words that a window tags, a float.
-
-        Args:
-            logits: See `word_logits`.
-        """
-        logits_WK, has_piece = self.word_logits(logits)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            self._tag_ids[has_piece], logits_WK[has_piece]
-        )
-        return float(np.mean(losses, dtype=np.float64))
-
-    @functools.cached_property
-    def _tag_ids(self):
-        if self.examples.tags is None:
-            return np.zeros(len(self.examples.words), np.int32)
-        return self.examples.tag_ids(self.labels)
 
     @functools.cached_property
     def _pieces_of_words(self):
@@ -389,6 +358,59 @@ class TaggingSource(Source):
         limits = np.cumsum(self.examples.row_lengths)
         num_pieces = self._word_starts[limits] - self._sentence_starts
         return num_pieces.astype(np.int32)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaggingSource(WordSource):
+    """Sentences of tagged words as windows.
+
+    Args:
+        labels: The task's tags.
+
+    Raises:
+        ValueError: If an example's tag is none of the task's.
+    """
+
+    examples: TaggingExamples
+    labels: tuple[str, ...]
+
+    def __post_init__(self):
+        # Report wrong tags before anything else is done.
+        self.word_labels  # noqa: B018
+
+    @functools.cached_property
+    def word_labels(self) -> np.ndarray | None:
+        if self.examples.tags is None:
+            return None
+        return with_weights(self.examples.tag_ids(self.labels), 1)
+
+    def predict(self, logits: np.ndarray) -> list[str]:
+        """Returns the likeliest tags of all words, a list of W strings.
+
+        A word that no window tags is outside of all entities.
+
+        Args:
+            logits: See `word_logits`.
+        """
+        logits_WK, has_piece = self.word_logits(logits)
+        return [
+            self.labels[label] if is_seen else "O"
+            for label, is_seen in zip(np.argmax(logits_WK, axis=-1), has_piece)
+        ]
+
+    def loss(self, logits: np.ndarray) -> float:
+        """Returns the mean loss of the words that a window tags, a float.
+
+        Args:
+            logits: See `word_logits`.
+        """
+        logits_WK, has_piece = self.word_logits(logits)
+        assert self.word_labels is not None
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            self.word_labels[has_piece, 0].astype(np.int32),
+            logits_WK[has_piece],
+        )
+        return float(np.mean(losses, dtype=np.float64))
 
 
 def padded_outputs(

@@ -109,9 +109,9 @@ def test_windows_and_labels_are_those_of_plain_loops(length):
         labels = batch[features.LABELS][index]
         num_labels += len(window["labels"])
         assert window["labels"] == {
-            place: LABELS[label]
-            for place, label in enumerate(labels)
-            if label != -1
+            place: LABELS[int(label)]
+            for place, (label, weight) in enumerate(labels)
+            if weight
         }
     # Every word once, but those that vanish.
     vanishing = examples.words.count("\u200b")
@@ -120,7 +120,7 @@ def test_windows_and_labels_are_those_of_plain_loops(length):
     for batch in batches:
         longest = batch["input_mask"].sum(axis=1).max()
         assert batch["input_ids"].shape == (7, longest)
-        assert batch[features.LABELS].shape == (7, longest)
+        assert batch[features.LABELS].shape == (7, longest, 2)
 
 
 @pytest.mark.parametrize("length", [4, 9, 16])
@@ -145,18 +145,18 @@ def test_windows_of_their_own_words_are_those_of_the_whole_sentences(length):
             )
         ]
     )
-    words, tag_ids = (
+    words, labels = (
         tf.gather(
             tf.RaggedTensor.from_row_lengths(
                 values, examples.row_lengths.astype(np.int64)
             ),
             sentences,
         )
-        for values in (examples.words, examples.tag_ids(LABELS))
+        for values in (examples.words, source.word_labels)
     )
     whole = maker_of(length)(
         words,
-        tag_ids,
+        labels,
         source.arrays["window"],
         np.zeros(count, np.int32),
         num_pieces[sentences],
@@ -181,9 +181,10 @@ def test_every_word_is_predicted_once_and_where_it_was_learned():
     (batch,) = source.evaluation_batches(
         source.num_examples
     ).as_numpy_iterator()
-    labels = batch[features.LABELS]
+    labels, weights = np.moveaxis(batch[features.LABELS], -1, 0)
     # Right where the label is, and all the same wrong elsewhere.
-    logits = np.eye(5, dtype=np.float32)[np.where(labels == -1, 4, labels)]
+    ids = np.where(weights, labels, 4).astype(int)
+    logits = np.eye(5, dtype=np.float32)[ids]
 
     predicted = source.predict(logits)
 
@@ -211,7 +212,7 @@ def test_windows_of_training_are_a_function_of_seed_and_place():
     source = source_of(random_examples(2, 9))
     count = source.num_examples
     rows = [
-        (*ids, *labels)
+        (*ids, *labels.flatten())
         for batch in source.training_batches(4).take(count).as_numpy_iterator()
         for ids, labels in zip(batch["input_ids"], batch[features.LABELS])
     ]
