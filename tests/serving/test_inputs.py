@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.serving.graph import inputs
 from bert_tf.serving.kinds import fill_mask as fill_mask_lib
 from bert_tf.serving.kinds import question_answering
-from bert_tf.serving.kinds import tagging
+from bert_tf.serving.kinds import words as words_lib
 from bert_tf.serving.kinds.question_answering import QuestionAnswering
 from bert_tf.tasks import fill_mask
 from bert_tf.tasks.question_answering import windows as squad_windows
@@ -143,12 +143,11 @@ def test_words_beyond_the_last_window_are_no_entities(max_windows):
     kept, whole = b" ".join(words), b" ".join(words + [b"quick", b"x"] * 20)
 
     def answer(text):
-        answers = tagging.find_entities(
-            tf.constant([text]),
-            maker,
-            serving_models.TAGGING_TASK,
-            servable.model,
+        model = servable.model
+        found, is_cut = words_lib.compute_words(
+            tf.constant([text]), maker, model, model.num_labels
         )
+        answers = servable.answer_words(found) | {"is_cut": is_cut}
         return {name: value.numpy() for name, value in answers.items()}
 
     answers, wanted = answer(whole), answer(kept)
