@@ -133,7 +133,6 @@ def extract(examples):
                 f"--output_file={folder}/features.npz",
                 f"--init_checkpoint={_INIT_CHECKPOINT.value}",
                 "--output_format=npz",
-                "--dtype=float16",
                 "--combine=concatenate",
                 f"--max_seq_length={_MAX_SEQ_LENGTH}",
             ],

@@ -7,7 +7,7 @@ writes the same as google-research/bert's program: a line of JSON for each line
 of the input, with the last four layers of each token. "sentence ||| sentence"
 is a pair. For large inputs
 
-    --output_format=npz --dtype=float16 --pooling=mean --layers=-1 --normalize
+    --output_format=npz --pooling=mean --layers=-1 --normalize
 
 writes one vector a line, which takes far less space. Input and output are
 streamed: neither is held in memory. A run that is stopped leaves no output
@@ -63,12 +63,8 @@ _OUTPUT_FORMAT = flags.DEFINE_enum(
     options.JSONL,
     options.FORMATS,
     "jsonl: google-research/bert's. npz: NumPy arrays `vectors`, `layers` and, "
-    "with a vector a token, `token_ids` and `row_splits`. tfrecord: Examples "
-    "of `linex_index`, `vectors` (a serialized tensor) and `token_ids`. "
-    "parquet: rows of these, `vectors` as lists; it needs pyarrow.",
-)
-_DTYPE = flags.DEFINE_enum(
-    "dtype", "float32", options.DTYPES, "Dtype in npz, tfrecord and parquet."
+    "with a vector a token, `token_ids` and `row_splits`. parquet: rows of "
+    "`linex_index`, `vectors` as lists and `token_ids`; it needs pyarrow.",
 )
 _COMBINE = flags.DEFINE_enum(
     "combine",
@@ -117,7 +113,7 @@ def main(_):
         layers=layers,
         combine=_COMBINE.value,
         pooling=_POOLING.value,
-        is_normalized=_NORMALIZE.value,
+        normalize=_NORMALIZE.value,
     )
     # Reads all lines, so that a bad one is found before anything is computed.
     num_lines = feature_files.count_lines(_INPUT_FILE.value)
@@ -139,7 +135,6 @@ def main(_):
         _OUTPUT_FORMAT.value,
         extraction,
         start.tokenizer.vocabulary,
-        _DTYPE.value,
     ) as write:
         with strategy.scope():
             encoder = BertEncoder(

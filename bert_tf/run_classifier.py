@@ -69,12 +69,6 @@ _TEXT_COLUMNS = flags.DEFINE_list(
 _LABEL_COLUMN = flags.DEFINE_string(
     "label_column", None, "With tsv: name of the column of labels."
 )
-_LABELS = flags.DEFINE_list(
-    "labels",
-    None,
-    "With tsv: names of the classes. Default: all in train.tsv or train.csv, "
-    "sorted.",
-)
 _REGRESSION = flags.DEFINE_bool(
     "regression", False, "With tsv: the labels are numbers to predict."
 )
@@ -185,7 +179,7 @@ def _find_task(config, folder, builder):
     from bert_tf.tasks.classification import task as classification
 
     if _task_name().lower() != "tsv":
-        for flag in (_TEXT_COLUMNS, _LABEL_COLUMN, _LABELS, _REGRESSION):
+        for flag in (_TEXT_COLUMNS, _LABEL_COLUMN, _REGRESSION):
             if flag.present:
                 raise ValueError(
                     f"--{flag.name} must be given only with "
@@ -209,8 +203,8 @@ def _find_task(config, folder, builder):
             ),
         )
     program.require(text_columns=",".join(_TEXT_COLUMNS.value or ()))
-    labels = _LABELS.value or ()
-    if not labels and not _REGRESSION.value:
+    labels = ()
+    if not _REGRESSION.value:
         labels = _find_labels(builder)
         logging.info("Labels: %s.", class_names.listed(labels))
     return glue_files.tsv_task(
@@ -228,14 +222,6 @@ def _check_is_of(task):
         len(names) == num_texts,
         f"{num_texts} name{'s' * (num_texts > 1)}",
         ",".join(names),
-    )
-    labels = _LABELS.value or ()
-    # The answers' columns are in the order of the labels.
-    program.check_as_tuned(
-        _LABELS,
-        tuple(labels) == task.labels,
-        ",".join(task.labels) or "left out (for a regression)",
-        ",".join(labels),
     )
     is_regression = not task.labels
     program.check_as_tuned(

@@ -35,12 +35,6 @@ fine_tuning_flags.set_defaults(do_train=True, do_eval=True)
 _GLUE_DIR = flags.DEFINE_string(
     "glue_dir", None, "Folder with a folder of TSV files for every task."
 )
-_TFDS_DATA_DIR = flags.DEFINE_string(
-    "tfds_data_dir",
-    None,
-    "Instead of --glue_dir: folder of prepared TensorFlow Datasets, glue/mrpc "
-    "and so on.",
-)
 _TASKS = flags.DEFINE_list(
     "tasks",
     ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI"],
@@ -154,10 +148,7 @@ def _numbers(flag, number, config, option):
 
 def _find_tasks(config):
     """Returns {key in `GLUE_TASKS`: name as given}; checks that data exist."""
-    if (_GLUE_DIR.value is None) == (_TFDS_DATA_DIR.value is None):
-        raise ValueError(
-            "One of --glue_dir and --tfds_data_dir must be given, not both."
-        )
+    program.require(glue_dir=_GLUE_DIR.value)
     from bert_tf.tasks.classification import glue_files
 
     tasks = {}
@@ -169,10 +160,9 @@ def _find_tasks(config):
             if known is task_files
         )
         tasks[key] = name
-        if _GLUE_DIR.value is not None:
-            wanted = [glue_files.TRAIN, glue_files.DEV]
-            wanted += glue_files.TESTS if config.do_predict else []
-            task_files.check(_data_dir(name), wanted)
+        wanted = [glue_files.TRAIN, glue_files.DEV]
+        wanted += glue_files.TESTS if config.do_predict else []
+        task_files.check(_data_dir(name), wanted)
     if "ax" in tasks and not (config.do_predict and "mnli" in tasks):
         raise ValueError(
             "--tasks=AX must be given with MNLI, whose best model answers it, "
@@ -190,13 +180,7 @@ def _data_dir(name):
 
 
 def _data_flags(name):
-    if _GLUE_DIR.value is not None:
-        return [f"--task_name={name}", f"--data_dir={_data_dir(name)}"]
-    data_set = name.lower().replace("-", "")
-    return [
-        f"--tfds_name=glue/{data_set}",
-        f"--tfds_data_dir={_TFDS_DATA_DIR.value}",
-    ]
+    return [f"--task_name={name}", f"--data_dir={_data_dir(name)}"]
 
 
 def _classify(arguments):

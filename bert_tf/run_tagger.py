@@ -25,7 +25,6 @@ from absl import logging
 from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
-from bert_tf.tasks.tagging import schemes
 
 fine_tuning_flags.define_files()
 _DATA_DIR = flags.DEFINE_string(
@@ -58,13 +57,6 @@ _TAG_COLUMN = flags.DEFINE_string(
     "The column of tags: its number from 0, or its name in the first line. "
     "Default: -1, the last one; with --tfds_name the one named ner, ner_tags "
     "or tags.",
-)
-_SCHEME = flags.DEFINE_enum(
-    "scheme",
-    None,
-    list(schemes.SCHEMES),
-    "With --do_train: how tags mark entities. Default: detected from the "
-    "training set's tags.",
 )
 
 
@@ -131,13 +123,11 @@ def _find_task(folder, examples):
     from bert_tf.tasks.tagging.task import TaggingTask
 
     if folder is not None:
-        if _SCHEME.present:
-            raise ValueError("--scheme must be given with --do_train.")
         task = tagging.tuned_task(folder)
     else:
         training = examples[source.TRAIN]
         sentences = training.by_sentence(training.tags)
-        scheme = _SCHEME.value or entity_tags.detect_scheme(sentences)
+        scheme = entity_tags.detect_scheme(sentences)
         labels = entity_tags.make_labels(sentences, scheme)
         if len(labels) == 1:
             raise ValueError(f"{training.path}: there is no entity in it.")

@@ -251,11 +251,6 @@ def test_any_tsv_from_a_model_folder(tmp_path, release, run_program):
             "given with --do_train. Received: --text_columns=subject,team.",
         ),
         (
-            "--labels=law,it,sales",
-            "--labels must be it,law,sales, as the model was tuned, or be "
-            "given with --do_train. Received: --labels=law,it,sales.",
-        ),
-        (
             "--regression",
             "--regression must be false, as the model was tuned, or be given "
             "with --do_train. Received: --regression=true.",

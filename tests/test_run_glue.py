@@ -147,7 +147,6 @@ def test_median_and_best_over_seeds_and_a_failure(tmp_path, flags, run_program):
         (("--seeds=a",), "--seeds: must be numbers"),
         (("--seeds=-1",), "--seeds: --random_seed must be in"),
         (("--learning_rates=nan",), "--learning_rates: --learning_rate must"),
-        (("--tfds_data_dir=x",), "One of --glue_dir and --tfds_data_dir"),
         (("--num_train_epochs=0",), "--num_train_epochs must be positive"),
     ],
 )

@@ -48,9 +48,20 @@ def macro_f1(predictions: ArrayLike, labels: ArrayLike) -> float:
         predictions: int `[N]`.
         labels: int `[N]`.
     """
+    right, predicted, true = _counts(predictions, labels)
+    return float(np.mean(2 * right / (predicted + true)))
+
+
+def _counts(predictions, labels):
+    """Returns how often each class that occurs is right, answered and true."""
     predictions, labels = _pairs(predictions, labels)
-    classes = np.union1d(predictions, labels)
-    return float(np.mean([f1(predictions, labels, k) for k in classes]))
+    _, ids = np.unique(np.stack([predictions, labels]), return_inverse=True)
+    predictions, labels = ids.reshape(2, -1)
+    size = int(ids.max()) + 1
+    return tuple(
+        np.bincount(each, minlength=size).astype(np.float64)
+        for each in (labels[predictions == labels], predictions, labels)
+    )
 
 
 def auc(scores: ArrayLike, is_positive: ArrayLike) -> float:
@@ -110,14 +121,10 @@ def matthews_correlation(predictions: ArrayLike, labels: ArrayLike) -> float:
         predictions: int `[N]`.
         labels: int `[N]`.
     """
-    predictions, labels = _pairs(predictions, labels)
-    classes = np.union1d(predictions, labels)
-    predicted = (predictions[:, None] == classes).astype(np.float64)
-    true = (labels[:, None] == classes).astype(np.float64)
-    predicted -= predicted.mean(axis=0)
-    true -= true.mean(axis=0)
-    covariance = np.sum(predicted * true)
-    variances = np.sum(predicted**2) * np.sum(true**2)
+    right, predicted, true = _counts(predictions, labels)
+    total = true.sum()
+    covariance = right.sum() * total - predicted @ true
+    variances = (total**2 - predicted @ predicted) * (total**2 - true @ true)
     return float(covariance / np.sqrt(variances)) if variances > 0 else 0.0
 
 

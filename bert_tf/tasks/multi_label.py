@@ -31,7 +31,6 @@ from bert_tf.tasks.calibration import Calibrated
 from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.source import TEST
-from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
 from bert_tf.tasks.task import task_of_classifier
 from bert_tf.tasks.tsv import Examples
@@ -161,11 +160,7 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
             A dictionary: `is_label` bool `[B, K]`, whether the label is
             likelier than not, and `probabilities` float32 `[B, K]`, calibrated
             if the task is.
-
-        Raises:
-            ValueError: If the logits have another shape.
         """
-        check_logits(logits, len(self.labels))
         return {
             "is_label": logits > 0,
             "probabilities": tf.nn.sigmoid(self.at_temperature(logits)),

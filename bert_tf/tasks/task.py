@@ -110,7 +110,7 @@ class Task(abc.ABC):
     def to_dict(self) -> dict[str, Any]:
         """Returns what task.json holds: the family and the fields."""
         values = {
-            _stored_name(field): getattr(self, field.name)
+            stored_name(field): getattr(self, field.name)
             for field in self._stored_fields()
             if formats.is_stored(field, getattr(self, field.name))
         }
@@ -138,13 +138,13 @@ class Task(abc.ABC):
         _check_stored(values, cls.family, cls._stored_fields())
         task = cls(
             **{
-                field.name: values[_stored_name(field)]
+                field.name: values[stored_name(field)]
                 for field in cls._stored_fields()
-                if field.init and _stored_name(field) in values
+                if field.init and stored_name(field) in values
             }
         )
         for field in cls._stored_fields():
-            name = _stored_name(field)
+            name = stored_name(field)
             # The constructor takes None for a default, which may not be what
             # the model was tuned with.
             if (
@@ -477,19 +477,6 @@ def with_weights(labels: ArrayLike, weights: ArrayLike) -> np.ndarray:
     return np.stack(pair, axis=-1).astype(np.float32)
 
 
-def check_label_column(label_column: str, name: str) -> None:
-    """Checks `label_column` where a family's files fix its name.
-
-    Raises:
-        ValueError: If it is not that name.
-    """
-    if label_column != name:
-        raise ValueError(
-            f"`label_column` must be {name!r}, as the files of this family "
-            f"have it. Received: label_column={files.shortened(label_column)}."
-        )
-
-
 def task_of_classifier(
     task_class: type[Any],
     checkpoint: Checkpoint,
@@ -515,25 +502,6 @@ def task_of_classifier(
     return dataclasses.replace(
         task, text_features=text_features or task.text_features
     )
-
-
-def check_logits(logits: Tensor, num_outputs: int) -> None:
-    """Checks what a task is to make answers of.
-
-    Args:
-        logits: Float `[B, num_outputs]`.
-        num_outputs: As many as the task's model has.
-
-    Raises:
-        ValueError: If they are of another shape.
-    """
-    wanted = tf.TensorShape([None, num_outputs])
-    shape = getattr(logits, "shape", None)
-    if shape is None or not wanted.is_compatible_with(shape):
-        raise ValueError(
-            f"`logits` must be of the shape [B, {num_outputs}]. Received: "
-            f"{'no array' if shape is None else f'shape {[*shape]}'}."
-        )
 
 
 def check_names(task: Any) -> None:
@@ -575,7 +543,7 @@ def check_names(task: Any) -> None:
         )
 
 
-def _stored_name(field):
+def stored_name(field: dataclasses.Field[Any]) -> str:
     """Returns a field's name in task.json, where earlier releases fixed it."""
     return field.metadata.get("stored_as", field.name)
 
@@ -592,9 +560,9 @@ def _check_stored(values, family, fields):
         ValueError: If the family is another, or a key is missing or unknown.
     """
     optional = {
-        _stored_name(field) for field in fields if formats.is_optional(field)
+        stored_name(field) for field in fields if formats.is_optional(field)
     }
-    names = map(_stored_name, fields)
+    names = map(stored_name, fields)
     keys = ["family", *(name for name in names if name not in optional)]
     # First, since another family has other keys.
     if isinstance(values, dict) and values.get("family", family) != family:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,28 +19,14 @@ from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import Task
+from bert_tf.tasks.task import stored_name
 from bert_tf.training import strategy as strategies
 from bert_tf.tuning import tuning_run
-from bert_tf.tuning.config import COMPARING_EPOCHS
 from bert_tf.tuning.config import FineTuningConfig
 
 # Fields that may differ from the tuned folder's: the columns of the caller's
 # table, the classes, whose order may differ, and the scores.
 _CALLER_FIELDS = ("text_features", "labels", "metrics")
-# Fields of a `FineTuningConfig` that `output_dir`, `start`, `train`, `dev` and
-# `test` set.
-_ARGUMENT_FIELDS = (
-    "output_dir",
-    "init_checkpoint",
-    "do_train",
-    "do_eval",
-    "do_predict",
-)
-_HYPER_PARAMETERS = tuple(
-    field.name
-    for field in dataclasses.fields(FineTuningConfig)
-    if field.name not in _ARGUMENT_FIELDS
-)
 
 
 def run(
@@ -147,19 +132,13 @@ def run(
         >>> 0 <= tuned.results["eval_macro_f1"] <= 1
         True
     """
-    _check_arguments(
-        task=task,
-        output_dir=output_dir,
-        train=train,
-        dev=dev,
-        test=test,
-        start=start,
-        label_column=label_column,
-        strategy=strategy,
-        hyper_parameters=hyper_parameters,
-    )
+    # `None` would become a folder called "None".
+    files.check_path("output_dir", output_dir)
+    if start is not None:
+        files.check_path("start", start)
     if metrics is not None:
-        task = _with_metrics(task, metrics)
+        fields: dict[str, Any] = {"metrics": tuple(metrics)}
+        task = dataclasses.replace(task, **fields)
     config = FineTuningConfig(
         output_dir=str(output_dir),
         init_checkpoint=None if start is None else str(start),
@@ -198,87 +177,6 @@ def run(
         )
         tuned.execute()
     return tuned
-
-
-def _check_arguments(
-    *,
-    task,
-    output_dir,
-    train,
-    dev,
-    test,
-    start,
-    label_column,
-    strategy,
-    hyper_parameters,
-):
-    """Raises `ValueError` if arguments of `run` do not fit together.
-
-    The config and the task check the rest themselves.
-    """
-    if not isinstance(task, Task):
-        raise ValueError(
-            f"`task` must be a Task. Received: {type(task).__name__}."
-        )
-    # `None` would become a folder called "None".
-    files.check_path("output_dir", output_dir)
-    if start is not None:
-        files.check_path("start", start)
-    if label_column is not None and not (
-        isinstance(label_column, str) or type(label_column) is int
-    ):
-        raise ValueError(
-            "`label_column` must be the name or the number of a column. "
-            f"Received: label_column={files.shortened(label_column)}."
-        )
-    if not isinstance(strategy, tf.distribute.Strategy | None):
-        raise ValueError(
-            "`strategy` must be a tf.distribute.Strategy, e.g. "
-            "tf.distribute.MirroredStrategy(), or None for one device. "
-            f"Received: strategy={files.shortened(strategy)}."
-        )
-    if train is None and dev is None and test is None:
-        raise ValueError("One of `train`, `dev` and `test` must be given.")
-    # In terms of these arguments; the config's messages would name flags.
-    for name, wanted in (
-        *((name, {"train": train, "dev": dev}) for name in COMPARING_EPOCHS),
-        ("calibrate", {"dev": dev}),
-    ):
-        value = hyper_parameters.get(name)
-        # The config reports values of another type.
-        is_given = type(value) in (bool, int) and value
-        if is_given and any(data is None for data in wanted.values()):
-            names = " and ".join(f"`{each}`" for each in wanted)
-            raise ValueError(f"`{name}` must be given with {names}.")
-    class_weights = getattr(task, "class_weights", None)
-    if train is None and class_weights:
-        raise ValueError(
-            "`class_weights` must be given with `train`. "
-            f"Received: class_weights={class_weights}."
-        )
-    for name in hyper_parameters:
-        if name not in _HYPER_PARAMETERS:
-            raise ValueError(
-                f"`{name}` must be a hyper-parameter: "
-                f"{', '.join(_HYPER_PARAMETERS)}. "
-                f"Received: {name}={files.shortened(hyper_parameters[name])}."
-            )
-
-
-def _with_metrics(task, metrics):
-    """Returns the task with other scores than its own."""
-    if "metrics" not in {field.name for field in dataclasses.fields(task)}:
-        raise ValueError(
-            "`metrics` must be given only with a ClassificationTask or a "
-            "MultiLabelTask. Received: metrics="
-            f"{files.shortened(metrics)} with a {type(task).__name__}."
-        )
-    # Any iterable will do, e.g. the keys of a dictionary. The task refuses
-    # anything else, and a string, whose letters would be taken for names.
-    is_text = isinstance(metrics, str | bytes)
-    if isinstance(metrics, Iterable) and not is_text:
-        metrics = tuple(metrics)
-    return dataclasses.replace(task, metrics=metrics)
 
 
 @contextlib.contextmanager
@@ -321,7 +219,7 @@ def _as_tuned(task, folder):
     unset = task.unset_fields()
     completed = {}
     for field in dataclasses.fields(task):
-        if field.name not in values or field.name in _CALLER_FIELDS:
+        if stored_name(field) not in values or field.name in _CALLER_FIELDS:
             continue
         old, new = getattr(stored, field.name), getattr(task, field.name)
         if field.name in unset:

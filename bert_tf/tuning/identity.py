@@ -143,10 +143,13 @@ def examples_hash(examples: Any) -> str:
         return value.tolist()
 
     digest = hashlib.sha256()
+    encoder = json.JSONEncoder(default=plain)
     for field in dataclasses.fields(examples):
         if field.name not in _FILE_FIELDS:
             values = [field.name, getattr(examples, field.name)]
-            digest.update(json.dumps(values, default=plain).encode())
+            # Piece by piece: all at once would be copies of all examples.
+            for piece in encoder.iterencode(values):
+                digest.update(piece.encode())
     return digest.hexdigest()
 
 

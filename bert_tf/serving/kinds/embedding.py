@@ -248,5 +248,5 @@ def _last_four(normalize):
         layers=_LAST_FOUR,
         combine=CONCATENATE,
         pooling=MEAN,
-        is_normalized=normalize,
+        normalize=normalize,
     )

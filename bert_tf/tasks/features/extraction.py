@@ -40,7 +40,7 @@ class Extraction:
         pooling: "none": the vectors of every token. "cls": the vector of
             [CLS]. "mean": the mean over all tokens, including [CLS] and [SEP].
             "max": the element-wise maximum over all tokens.
-        is_normalized: Whether every vector is divided by its length.
+        normalize: Whether every vector is divided by its length.
 
     Call arguments:
         encoder_outputs: Every block's output, a list of float `[B, L, D]`.
@@ -57,7 +57,7 @@ class Extraction:
     layers: tuple[int, ...] = (-1, -2, -3, -4)
     combine: str = SEPARATE
     pooling: str = NONE
-    is_normalized: bool = False
+    normalize: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "layers", tuple(self.layers))
@@ -108,7 +108,7 @@ class Extraction:
             is_token = is_token[(..., *[tf.newaxis] * (vectors.shape.rank - 2))]
             vectors = tf.where(is_token, vectors, vectors.dtype.min)
             vectors = tf.reduce_max(vectors, axis=1)
-        return normalized(vectors) if self.is_normalized else vectors
+        return normalized(vectors) if self.normalize else vectors
 
 
 def normalized(vectors: tf.Tensor) -> tf.Tensor:

@@ -29,13 +29,10 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.tasks.features.extraction import Extraction
 from bert_tf.tasks.features.extraction import LineFeatures
-from bert_tf.tasks.features.options import DTYPES
-from bert_tf.tasks.features.options import FORMATS
 from bert_tf.tasks.features.options import JSONL
 from bert_tf.tasks.features.options import NONE
 from bert_tf.tasks.features.options import PARQUET
 from bert_tf.tasks.features.options import SEPARATE
-from bert_tf.tasks.features.options import TFRECORD
 from bert_tf.text.vocabulary import Vocabulary
 
 # As in the original: if there are several separators, the last one counts.
@@ -101,7 +98,6 @@ def open_writer(
     output_format: str,
     extraction: Extraction,
     vocabulary: Vocabulary,
-    dtype: str = "float32",
 ) -> Iterator[Callable[[LineFeatures], Any]]:
     """Yields a function that writes the `LineFeatures` of a line.
 
@@ -110,23 +106,10 @@ def open_writer(
         output_format: One of `FORMATS`.
         extraction: The `Extraction` that made the vectors.
         vocabulary: The `Vocabulary` of the tokens.
-        dtype: One of `DTYPES`; jsonl has float32 only, rounded to 6 decimals.
 
     Raises:
-        ValueError: If the format does not support the dtype, the path is a
-            folder, or pyarrow is missing for parquet.
+        ValueError: If the path is a folder, or pyarrow is missing for parquet.
     """
-    if output_format not in FORMATS or dtype not in DTYPES:
-        raise ValueError(
-            f"`output_format` must be one of {', '.join(FORMATS)} and `dtype` "
-            f"one of {', '.join(DTYPES)}. Received: "
-            f"output_format={output_format!r}, dtype={dtype!r}."
-        )
-    if output_format == JSONL and dtype != "float32":
-        raise ValueError(
-            "`dtype` must be float32 with the format jsonl, whose numbers are "
-            f"decimals. Received: dtype={dtype!r}."
-        )
     if files.is_folder(path):
         raise ValueError(
             f"`output_file` must not be a folder. Received: {path}."
@@ -138,16 +121,13 @@ def open_writer(
             stream = tf.io.gfile.GFile(temporary, "wb")
             with _written_by(stream, path) as write:
                 yield lambda line: write(_to_json(line, extraction, vocabulary))
-        elif output_format == TFRECORD:
-            with _written_by(tf.io.TFRecordWriter(temporary), path) as write:
-                yield lambda line: write(_to_example(line, extraction, dtype))
         else:
             open_local = (
                 _parquet_writer if output_format == PARQUET else _npz_writer
             )
             with (
                 files.local_target(temporary) as local,
-                open_local(local, extraction, dtype) as write,
+                open_local(local, extraction) as write,
             ):
                 yield write
 
@@ -195,24 +175,8 @@ def _vectors_as_json(values, extraction):
     }
 
 
-def _to_example(line, extraction, dtype):
-    """Returns a serialized Example.
-
-    It has `linex_index`, int64; `vectors`, a serialized tensor of `dtype` for
-    `tf.io.parse_tensor`; and without pooling `token_ids`, int64 `[tokens]`.
-    """
-    vectors = tf.io.serialize_tensor(line.vectors.astype(dtype)).numpy()
-    example = tf.train.Example()
-    feature = example.features.feature
-    feature["linex_index"].int64_list.value.append(line.index)
-    feature["vectors"].bytes_list.value.append(vectors)
-    if extraction.pooling == NONE:
-        feature["token_ids"].int64_list.value.extend(line.token_ids.tolist())
-    return example.SerializeToString()
-
-
 @contextlib.contextmanager
-def _npz_writer(path, extraction, dtype):
+def _npz_writer(path, extraction):
     """Yields a function that appends a line to the arrays.
 
     Their lengths are unknown, so their bytes first go to files beside `path`,
@@ -221,7 +185,7 @@ def _npz_writer(path, extraction, dtype):
     lines, and there are `token_ids`, int32 `[N]`, and `row_splits`, int64
     `[lines + 1]`: line i has the tokens [row_splits[i], row_splits[i + 1]).
     """
-    dtypes = {"vectors": dtype, "layers": "int32"}
+    dtypes = {"vectors": "float32", "layers": "int32"}
     if extraction.pooling == NONE:
         dtypes |= {"token_ids": "int32", "row_splits": "int64"}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -281,10 +245,10 @@ def _check_pyarrow():
 
 
 @contextlib.contextmanager
-def _parquet_writer(path, extraction, dtype):
+def _parquet_writer(path, extraction):
     """Yields a function that writes a line as a row.
 
-    The columns are `linex_index`, int64; `vectors` of `dtype`; and without
+    The columns are `linex_index`, int64; `vectors`, float32; and without
     pooling `token_ids`, a list of int32. A vector is a list of a fixed size.
     Vectors are nested in lists of layers, if these are separate, and without
     pooling in a list of tokens. The file's metadata have the layers,
@@ -301,7 +265,7 @@ def _parquet_writer(path, extraction, dtype):
 
         def flush():
             nonlocal writer, num_numbers
-            table = _to_table(lines, is_pooled, dtype, metadata)
+            table = _to_table(lines, is_pooled, metadata)
             if writer is None:
                 writer = stack.enter_context(
                     parquet.ParquetWriter(path, table.schema)
@@ -322,12 +286,12 @@ def _parquet_writer(path, extraction, dtype):
             flush()
 
 
-def _to_table(lines, is_pooled, dtype, metadata):
+def _to_table(lines, is_pooled, metadata):
     """Returns an Arrow table of `LineFeatures`."""
     import pyarrow
 
     # Each is [D] or [K, D], after an axis of tokens without pooling.
-    arrays = [line.vectors.astype(dtype) for line in lines]
+    arrays = [line.vectors for line in lines]
     if is_pooled:
         arrays = [array[np.newaxis] for array in arrays]
     joined = np.concatenate(arrays)

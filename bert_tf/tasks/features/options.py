@@ -8,6 +8,5 @@ NONE, CLS, MAX = "none", "cls", "max"
 POOLING = (NONE, CLS, MEAN, MAX)
 
 # Formats of the output file.
-JSONL, NPZ, TFRECORD, PARQUET = "jsonl", "npz", "tfrecord", "parquet"
-FORMATS = (JSONL, NPZ, TFRECORD, PARQUET)
-DTYPES = ("float32", "float16")
+JSONL, NPZ, PARQUET = "jsonl", "npz", "parquet"
+FORMATS = (JSONL, NPZ, PARQUET)

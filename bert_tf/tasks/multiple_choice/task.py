@@ -18,7 +18,6 @@ from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.tasks import calibration
-from bert_tf.tasks import columns
 from bert_tf.tasks.calibration import Calibrated
 from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.multiple_choice import files as choice_files
@@ -26,7 +25,6 @@ from bert_tf.tasks.multiple_choice import report
 from bert_tf.tasks.multiple_choice.files import ChoiceExamples
 from bert_tf.tasks.multiple_choice.source import ChoiceSource
 from bert_tf.tasks.source import TEST
-from bert_tf.tasks.task import check_label_column
 
 FAMILY = "multiple_choice"
 # Every choice is a sequence of its own, in each step and each request.
@@ -86,8 +84,6 @@ class MultipleChoiceTask(Calibrated, Distillable):
         self, data: Any, split: str, label_column: str = "label"
     ) -> ChoiceExamples:
         """Returns `ChoiceExamples`; see `files.read_choices`."""
-        if not columns.may_have_lists(data):
-            check_label_column(label_column, "label")
         return choice_files.read_choices(
             data, split != TEST, self.num_choices, label_column
         )

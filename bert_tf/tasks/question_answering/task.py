@@ -44,7 +44,6 @@ from bert_tf.tasks.question_answering.windows import WindowSource
 from bert_tf.tasks.source import DEV
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
-from bert_tf.tasks.task import check_label_column
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "squad"
@@ -125,8 +124,6 @@ class SquadTask(SquadOptions, Distillable, Foreign):
         self, data: Any, split: str, label_column: str = "answers"
     ) -> SquadExamples:
         """Returns `SquadExamples`; see `files.read_squad`."""
-        if not columns.may_have_lists(data):
-            check_label_column(label_column, "answers")
         examples = squad_files.read_squad(
             data,
             self.version_2_with_negative,

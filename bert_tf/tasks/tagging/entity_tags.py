@@ -21,12 +21,12 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.tasks.tagging.schemes import BILOU
-from bert_tf.tasks.tagging.schemes import BIO
-from bert_tf.tasks.tagging.schemes import BIOES
-from bert_tf.tasks.tagging.schemes import IOB1
-from bert_tf.tasks.tagging.schemes import OUTSIDE
-from bert_tf.tasks.tagging.schemes import SCHEMES
+OUTSIDE = "O"
+BIO, IOB1, BIOES, BILOU = "bio", "iob1", "bioes", "bilou"
+# The letters of each scheme: of an entity's first word and of those inside; and
+# if they have their own, of its last word and of an entity of one word.
+SCHEMES = {BIO: "BI", IOB1: "BI", BIOES: "BIES", BILOU: "BILU"}
+
 
 _LETTERS = {letter for letters in SCHEMES.values() for letter in letters}
 
