@@ -12,6 +12,7 @@ from bert_tf import checkpoints
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.tasks.features import extraction as feature_extraction
 from bert_tf.tasks.features import files as feature_files
+from bert_tf.tasks.features import options
 from bert_tf.tasks.features.extraction import Extraction
 from bert_tf.tasks.features.extraction import LineFeatures
 from bert_tf.text.preprocessor import Preprocessor
@@ -345,7 +346,7 @@ def test_parquet_without_pyarrow_is_one_line(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("output_format", feature_files.FORMATS)
+@pytest.mark.parametrize("output_format", options.FORMATS)
 def test_a_writer_that_fails_leaves_nothing(tmp_path, output_format):
     def lines():
         yield WRITTEN[0]

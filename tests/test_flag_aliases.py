@@ -1,0 +1,23 @@
+"""Former names of flags are still accepted, with a warning."""
+
+import pytest
+
+from bert_tf import flag_aliases
+
+
+@pytest.mark.parametrize(
+    ("argument", "names", "wanted"),
+    [
+        ("--loss=triplet", {"loss_name"}, "--loss_name=triplet"),
+        ("--loss", {"loss_name"}, "--loss_name"),
+        ("-test_file=a=b", {"predict_file"}, "--predict_file=a=b"),
+        # The program's own.
+        ("--max_score=5", {"max_score", "max_negative_score"}, None),
+        ("--loss=triplet", {"losses"}, None),
+        ("loss", {"loss_name"}, None),
+    ],
+)
+def test_former_names_become_todays(caplog, argument, names, wanted):
+    renamed = flag_aliases.renamed(["program", argument], names)
+    assert renamed == ["program", wanted or argument]
+    assert ("is now called" in caplog.text) == (wanted is not None)
