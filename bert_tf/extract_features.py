@@ -14,13 +14,12 @@ streamed: neither is held in memory. A run that is stopped leaves no output
 file.
 """
 
-import time
-
 from absl import flags
 from absl import logging
 
 from bert_tf import files
 from bert_tf import program
+from bert_tf import progress_bar
 from bert_tf import sizes
 from bert_tf import training_flags
 from bert_tf.tasks.features import options
@@ -84,8 +83,6 @@ _POOLING = flags.DEFINE_enum(
 _NORMALIZE = flags.DEFINE_bool(
     "normalize", False, "Whether to divide every vector by its length."
 )
-
-_SECONDS_BETWEEN_LOG_LINES = 10.0
 
 
 def main(_):
@@ -169,26 +166,14 @@ def _parse_layers(values):
 def _write_all(extractor, write, num_lines):
     """Writes every line's features; returns how many lines were cut."""
     from bert_tf.tasks.features import files as feature_files
-    from bert_tf.training import progress
 
     num_cut = 0
-    start = logged = time.monotonic()
     lines = feature_files.read_lines(_INPUT_FILE.value)
-    for line in extractor(lines, _BATCH_SIZE.value):
-        write(line)
-        num_cut += line.is_cut
-        now = time.monotonic()
-        if now - logged >= _SECONDS_BETWEEN_LOG_LINES:
-            logged = now
-            num_done = line.index + 1
-            speed = num_done / (now - start)
-            logging.info(
-                "line %d/%d  %.1f lines/s  %s left",
-                num_done,
-                num_lines,
-                speed,
-                progress.duration((num_lines - num_done) / speed),
-            )
+    found = extractor(lines, _BATCH_SIZE.value)
+    with progress_bar.track(found, "extract", num_lines, "line") as tracked:
+        for line in tracked:
+            write(line)
+            num_cut += line.is_cut
     return num_cut
 
 
