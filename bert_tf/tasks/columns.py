@@ -149,10 +149,8 @@ def read_texts(
 
     Raises:
         ValueError: As in `read`, or if a text is not a string, or
-            `label_column` is empty or one of `text_features`.
+            `label_column` is one of `text_features`.
     """
-    if label_column == "":
-        raise ValueError("`label_column` must not be empty.")
     tsv.check_is_no_text(label_column, text_features)
     num_texts, texts, labels = len(text_features), [], []
     names = [*text_features]

@@ -188,14 +188,6 @@ def comparable(score: float) -> float:
 
 def _pairs(predictions, labels):
     predictions, labels = np.asarray(predictions), np.asarray(labels)
-    if predictions.shape != labels.shape or predictions.ndim != 1:
-        raise ValueError(
-            "`predictions` and `labels` must be two vectors of one length. "
-            f"Received: predictions of shape {predictions.shape}, labels of "
-            f"shape {labels.shape}."
-        )
-    if not len(labels):
-        raise ValueError("A score of no examples is not defined.")
     if np.issubdtype(predictions.dtype, np.floating):
         return predictions.astype(np.float64), labels.astype(np.float64)
     return predictions, labels

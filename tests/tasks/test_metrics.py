@@ -177,22 +177,3 @@ def test_nan_is_the_lowest_score():
     scores = [math.nan, -0.5, 0.25, math.nan]
     assert max(scores, key=metrics.comparable) == 0.25
     assert max(scores[1::-1], key=metrics.comparable) == -0.5
-
-
-@pytest.mark.parametrize(
-    "score",
-    [
-        metrics.accuracy,
-        metrics.f1,
-        metrics.matthews_correlation,
-        metrics.pearson,
-        metrics.spearman,
-    ],
-)
-def test_vectors_that_do_not_match_are_an_error(score):
-    with pytest.raises(ValueError, match="two vectors of one length"):
-        score([0, 1], [0, 1, 1])
-    with pytest.raises(ValueError, match="two vectors of one length"):
-        score([[0], [1]], [0, 1])
-    with pytest.raises(ValueError, match="no examples"):
-        score([], [])

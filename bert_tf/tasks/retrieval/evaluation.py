@@ -58,9 +58,6 @@ def evaluate(
         similarity: See `search.top_k`.
         own_rows: int64 `[Q]`, from `find_own_rows`. As in BEIR, these texts
             are left out of the ranking. None leaves out nothing.
-
-    Raises:
-        ValueError: If the vectors differ in size.
     """
     rows = relevance.queries
     judged = query_vectors[rows]

@@ -50,9 +50,6 @@ def mine(
         similarity: See `search.top_k`.
         own_rows: int64 `[Q]`, a text for each query that is left out of the
             ranking; see `evaluation.evaluate`. None leaves out nothing.
-
-    Raises:
-        ValueError: See `search.top_k`.
     """
     if own_rows is None:
         own_rows = np.full(len(queries), -1)

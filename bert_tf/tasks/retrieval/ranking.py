@@ -47,7 +47,7 @@ def recall(ranks: ArrayLike, k: int) -> float:
             one. A text that was not found has a rank above `k`.
         k: From 1.
     """
-    return float(np.mean(_checked(ranks) <= k))
+    return float(np.mean(np.asarray(ranks) <= k))
 
 
 def reciprocal_rank(ranks: ArrayLike, k: int | None = None) -> float:
@@ -57,7 +57,7 @@ def reciprocal_rank(ranks: ArrayLike, k: int | None = None) -> float:
         ranks: See `recall`.
         k: From 1; None for no limit.
     """
-    first = _checked(ranks).min()
+    first = np.asarray(ranks).min()
     return 0.0 if k is not None and first > k else float(1 / first)
 
 
@@ -69,7 +69,7 @@ def ndcg(ranks: ArrayLike, k: int, grades: ArrayLike | None = None) -> float:
         k: From 1.
         grades: float `[R]` above 0: how relevant each text is; None for 1.
     """
-    ranks = _checked(ranks)
+    ranks = np.asarray(ranks)
     gains = np.ones(len(ranks)) if grades is None else np.array(grades, float)
     is_found = ranks <= k
     gained = np.sum(gains[is_found] / np.log2(ranks[is_found] + 1))
@@ -85,7 +85,7 @@ def average_precision(ranks: ArrayLike, k: int | None = None) -> float:
         k: Where the list is truncated, or None. Relevant texts beyond k count
             0, and the mean is over at most k, as in sentence-transformers.
     """
-    ranks = np.sort(_checked(ranks))
+    ranks = np.sort(np.asarray(ranks))
     precisions = np.arange(1, len(ranks) + 1) / ranks
     if k is None:
         return float(precisions.mean())
@@ -117,8 +117,6 @@ def score_queries(
     Returns:
         {name in `QUERY_SCORES`: float64 `[Q]`}.
     """
-    if not len(ranks):
-        raise ValueError("A score of no queries is not defined.")
     if grades is None:
         grades = [np.ones(len(np.asarray(each))) for each in ranks]
     rows = [
@@ -189,13 +187,3 @@ def correlations(
         "spearman": metrics.spearman(similarities, labels),
         "pearson": metrics.pearson(similarities, labels),
     }
-
-
-def _checked(ranks):
-    ranks = np.asarray(ranks, np.int64)
-    if ranks.ndim != 1 or not len(ranks) or ranks.min() < 1:
-        raise ValueError(
-            "`ranks` must be one or more numbers from 1. "
-            f"Received: {ranks.tolist()}."
-        )
-    return ranks

@@ -20,7 +20,6 @@ import tensorflow as tf
 
 from bert_tf import progress_bar
 from bert_tf.tasks.retrieval.search_options import COSINE
-from bert_tf.tasks.retrieval.search_options import SIMILARITIES
 
 CORPUS_BLOCK = 8192
 QUERY_BLOCK = 256
@@ -49,16 +48,8 @@ def top_k(
     Returns:
         The scores, float32 `[Q, k]`, descending; and the indices of the texts,
         int64 `[Q, k]`. Among equal scores the lower index comes first.
-
-    Raises:
-        ValueError: If `k` is out of its range, or the vectors differ in size.
     """
-    num_queries, num_texts = _check(queries, corpus, similarity)
-    if not 1 <= k <= num_texts:
-        raise ValueError(
-            f"`k` must be from 1 to {num_texts}, the texts of the corpus. "
-            f"Received: k={k}."
-        )
+    num_queries = queries.shape[0]
     scores = np.full((num_queries, k), -np.inf, np.float32)
     indices = np.zeros((num_queries, k), np.int64)
     for first, rows, block in _blocks(queries, corpus, similarity, "search"):
@@ -106,11 +97,7 @@ def ranks(
     Returns:
         int64 `[P]`, from 1; see `ranking`. The corpus is read once, or twice
         without `scores`.
-
-    Raises:
-        ValueError: See `top_k`.
     """
-    _check(queries, corpus, similarity)
     order, sorted_queries, sorted_texts = _by_query(query_rows, corpus_rows)
     if scores is None:
         scores = pair_scores(
@@ -153,11 +140,7 @@ def pair_scores(
 
     Returns:
         float32 `[P]`. The corpus is read once.
-
-    Raises:
-        ValueError: See `top_k`.
     """
-    _check(queries, corpus, similarity)
     order, sorted_queries, sorted_texts = _by_query(query_rows, corpus_rows)
     scores = np.zeros(len(order), np.float32)
     for first, rows, block in _blocks(queries, corpus, similarity, "score"):
@@ -184,21 +167,6 @@ def _pairs_of(sorted_queries, rows):
             for n in np.searchsorted(sorted_queries, [rows.start, rows.stop])
         )
     )
-
-
-def _check(queries, corpus, similarity):
-    """Returns (number of queries, number of texts)."""
-    if similarity not in SIMILARITIES:
-        raise ValueError(
-            f"`similarity` must be one of {', '.join(SIMILARITIES)}. "
-            f"Received: similarity={similarity!r}."
-        )
-    if len(queries.shape) != 2 or queries.shape[1:] != corpus.shape[1:]:
-        raise ValueError(
-            "`queries` and `corpus` must be vectors of the same size, [Q, D] "
-            f"and [N, D]. Received: shapes {queries.shape}, {corpus.shape}."
-        )
-    return queries.shape[0], corpus.shape[0]
 
 
 def _blocks(

@@ -53,14 +53,6 @@ def test_of_equal_scores_the_first_is_first():
     assert ranking.ranks([1, 2, 2, 1], [3, 2, 1, 0]).tolist() == [4, 2, 1, 3]
 
 
-@pytest.mark.parametrize("ranks", [[], [0], [[1]]])
-def test_what_are_no_ranks(ranks):
-    with pytest.raises(ValueError, match="`ranks` must be one or more"):
-        ranking.recall(ranks, 1)
-    with pytest.raises(ValueError, match="no queries"):
-        ranking.score_queries([])
-
-
 def test_correlations_of_cosines_are_scipys():
     rng = np.random.default_rng(0)
     left, right = rng.normal(size=(2, 30, 5)).astype("float32")

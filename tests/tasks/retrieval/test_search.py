@@ -138,17 +138,3 @@ def test_a_query_in_the_corpus_is_not_ranked_for_itself(small_blocks):
     assert found.ranks.tolist() == ranks.tolist()
     plain = evaluation.evaluate(relevance, queries, texts, "dot")
     assert plain.ranks.sum() > ranks.sum()
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ((integers(2, 0), integers(5, 0), 6), "from 1 to 5.*Received: k=6"),
-        ((integers(2, 0), integers(5, 0), 0), "from 1 to 5.*Received: k=0"),
-        ((integers(2, 0)[:, 1:], integers(5, 0), 1), r"\(2, 3\), \(5, 4\)"),
-        ((integers(2, 0), integers(5, 0), 1, "l2"), "cosine, dot.*'l2'"),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        search.top_k(*arguments)
