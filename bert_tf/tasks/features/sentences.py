@@ -33,6 +33,9 @@ from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers import files as tokenizer_files
 
+# Texts that are tokenized at once, as long as they may be.
+_TOKENIZED = 256
+
 
 def make_vectors(
     encoder_outputs: Any, input_mask: tf.Tensor, vectors: SentenceVectors
@@ -123,7 +126,9 @@ class Embedder:
 
         @tf.function(autograph=False, reduce_retracing=True)
         def tokenize(texts):
-            return tokenizer.tokenize(texts).merge_dims(1, 2)
+            pieces = tokenizer.tokenize(texts).merge_dims(1, 2)
+            # The rest has no place, and may be a book.
+            return pieces[:, : self.max_seq_length]
 
         pieces = tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1)
         rows, number = (
@@ -220,7 +225,7 @@ class Embedder:
         """Yields the vectors of texts of similar length, the longest first.
 
         Args:
-            texts: N strings, which are all tokenized at once.
+            texts: N strings.
             batch_size: Texts a step.
 
         Yields:
@@ -232,8 +237,19 @@ class Embedder:
         """
         if not len(texts):
             return
-        pieces = self._tokenize(
-            tf.constant([f"{self.prompt}{text}" for text in texts])
+        pieces = tf.concat(
+            [
+                self._tokenize(
+                    tf.constant(
+                        [
+                            f"{self.prompt}{text}"
+                            for text in texts[start : start + _TOKENIZED]
+                        ]
+                    )
+                )
+                for start in range(0, len(texts), _TOKENIZED)
+            ],
+            axis=0,
         )
         # The longest first, so that a lack of memory shows at once.
         order = np.argsort(-pieces.row_lengths().numpy(), kind="stable")
