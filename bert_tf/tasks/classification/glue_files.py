@@ -181,7 +181,6 @@ def tsv_task(
     text_columns: Sequence[str],
     label_column: str,
     labels: Sequence[str] = (),
-    regression: bool = False,
 ) -> TaskFiles:
     """Makes a task from TSV or CSV files with named columns.
 
@@ -192,24 +191,17 @@ def tsv_task(
         text_columns: Names of the one or two columns of text.
         label_column: Name of the column of labels or scores.
         labels: Names of the classes; empty for a regression.
-        regression: Whether the label column holds numbers to predict.
 
     Returns:
         A `TaskFiles` with a task named "tsv". Its scores are the accuracy,
         or Pearson's and Spearman's correlation.
     """
-    if bool(labels) == regression:
-        raise ValueError(
-            "`labels` must be given for a classification, and not for a "
-            f"regression. Received: labels={list(labels)}, "
-            f"regression={regression}."
-        )
     return TaskFiles(
         task=ClassificationTask(
             name="tsv",
             text_features=tuple(text_columns),
             labels=tuple(labels),
-            metrics=("pearson", "spearman") if regression else ("accuracy",),
+            metrics=("accuracy",) if labels else ("pearson", "spearman"),
         ),
         splits=named_columns(text_columns, label_column),
     )

@@ -530,7 +530,7 @@ def test_a_file_of_another_kind_is_named(tmp_path, name, there, told):
 
 def test_tsv_task_of_numbers(tmp_path):
     write(tmp_path / "dev.tsv", "a\tb\ts", "x\ty\t-1.5")
-    task_files = glue_files.tsv_task(["a", "b"], "s", regression=True)
+    task_files = glue_files.tsv_task(["a", "b"], "s")
     examples = task_files.read(tmp_path, "dev")
     assert task_files.task.num_outputs == 1
     assert examples.texts == (["x"], ["y"])
@@ -546,10 +546,6 @@ def test_labels_of_a_tsv_task_must_make_classes(tmp_path):
     write(path, "class\tt", "a\tx", "\ty")
     with pytest.raises(ValueError, match="line 3: the label is empty"):
         tsv.find_labels(path, tsv_file)
-    with pytest.raises(ValueError, match="`labels` must be given"):
-        glue_files.tsv_task(["t"], "class")
-    with pytest.raises(ValueError, match="`labels` must be given"):
-        glue_files.tsv_task(["t"], "class", ["a", "b"], regression=True)
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_texts_may_have_other_names_than_in_training(stored):
 
 def test_stored_set_with_scores(stored):
     builder = prepared_sets.open_builder("tickets", stored)
-    task = glue_files.tsv_task(["subject"], "urgency", regression=True).task
+    task = glue_files.tsv_task(["subject"], "urgency").task
     for split in ("train", "dev"):
         examples = tfds_examples.read(builder, split, task, "urgency")
         assert examples.labels.tolist() == [0.5, 1.5, 2.5]
