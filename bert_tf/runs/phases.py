@@ -6,11 +6,11 @@ at 128 tokens and the rest at 512.
 
 import dataclasses
 import itertools
+import logging
 from collections.abc import Callable
 from collections.abc import Sequence
 
 import tensorflow as tf
-from absl import logging
 
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.input.record_source import RecordSource
@@ -20,6 +20,8 @@ from bert_tf.training import loop
 from bert_tf.training import preemption
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
+
+_logger = logging.getLogger(__name__)
 
 
 def train(
@@ -84,7 +86,7 @@ def train(
             if is_new and state.step == end - phase.num_steps:
                 state.example = 0
             if last:
-                logging.info(
+                _logger.info(
                     "Phase %d of %d: %s, to step %d.",
                     number + 1,
                     last + 1,

@@ -6,13 +6,13 @@ In this order: records, model, evaluation, optimizer and state, weights, loop.
 import dataclasses
 import functools
 import itertools
+import logging
 import os
 from collections.abc import Callable
 from typing import TypeAlias
 
 import keras
 import tensorflow as tf
-from absl import logging
 
 from bert_tf import features
 from bert_tf import files
@@ -42,6 +42,8 @@ from bert_tf.training import loop
 from bert_tf.training import progress
 from bert_tf.training import settings
 from bert_tf.training import strategy as strategies
+
+_logger = logging.getLogger(__name__)
 
 _OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
 
@@ -181,7 +183,7 @@ def _name_dataset(options, start, sources, eval_source):
         is_seen = _identity(eval_source) in settings.records_of(folder)
     if not is_seen:
         return name
-    logging.warning(
+    _logger.warning(
         "The evaluation is on records of the training: its results do not "
         "hold for new text. --eval_input_file names other records."
     )
@@ -203,7 +205,7 @@ def _make_model(options, start, strategy, policy, make):
     """Returns the `Pretraining`, made in the strategy's scope."""
     with strategy.scope():
         pretraining = make(options, start, policy)
-    logging.info(
+    _logger.info(
         "%s parameters, %s, %s.",
         f"{pretraining.model.count_params():,}",
         policy,
@@ -233,7 +235,7 @@ def _load_trained(options, start, pretraining, eval_source):
 
 def _make_state(options, start, pretraining, sources, eval_source, strategy):
     if options.num_warmup_steps > options.num_train_steps:
-        logging.warning(
+        _logger.warning(
             "The warmup, of %d steps, is longer than the training, of %d: the "
             "learning rate never reaches --learning_rate.",
             options.num_warmup_steps,
@@ -426,9 +428,9 @@ class _Training:
         )
         diverged = self._divergence()
         if diverged is None:
-            logging.info("The model is in %s.", options.output_dir)
+            _logger.info("The model is in %s.", options.output_dir)
         else:
-            logging.warning(
+            _logger.warning(
                 "The model is in %s, but its training has diverged: %s.",
                 options.output_dir,
                 diverged,
@@ -441,7 +443,7 @@ class _Training:
     def _save_model(self, folder):
         diverged = self._divergence()
         if diverged is not None:
-            logging.warning(
+            _logger.warning(
                 "Step %d: the training has diverged: %s. A lower learning "
                 "rate, more warmup or clipping may help.",
                 self._state.step,
@@ -464,7 +466,7 @@ class _Training:
         results = evaluate()
         step = self._state.step
         text = (f"{name} {value:.4g}" for name, value in results.items())
-        logging.info("Evaluated: step %d  %s", step, "  ".join(text))
+        _logger.info("Evaluated: step %d  %s", step, "  ".join(text))
         report = {f"eval/{name}": value for name, value in results.items()}
         progress.write_summaries(report | {"step": step})
         if not strategies.is_chief(self._strategy):
@@ -481,7 +483,7 @@ class _Training:
             )
 
         if best.keep(results["loss"], write):
-            logging.info("The best so far; kept in %s.", best.folder)
+            _logger.info("The best so far; kept in %s.", best.folder)
 
 
 def _begin(start, pretraining, state):
@@ -489,10 +491,10 @@ def _begin(start, pretraining, state):
     # The order matters: a run that began with --init_checkpoint resumes from
     # its own last checkpoint.
     if state.restore():
-        logging.info("Resuming from step %d.", state.step)
+        _logger.info("Resuming from step %d.", state.step)
         if start.init_checkpoint is not None:
             # It may not be the one that the run began with.
-            logging.info(
+            _logger.info(
                 "The weights of --init_checkpoint=%s are not read: the run "
                 "has its own.",
                 start.init_checkpoint,
@@ -504,7 +506,7 @@ def _begin(start, pretraining, state):
     elif pretraining.begin is not None:
         pretraining.begin()
     else:
-        logging.info("Beginning with new weights.")
+        _logger.info("Beginning with new weights.")
     return False
 
 

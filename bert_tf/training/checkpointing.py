@@ -7,6 +7,7 @@ directory. The model that the run writes beside it is separate.
 
 import contextlib
 import json
+import logging
 import re
 import zlib
 from collections.abc import Callable
@@ -17,7 +18,6 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from absl import logging
 
 from bert_tf import files
 from bert_tf import formats
@@ -28,6 +28,8 @@ from bert_tf.training.names import BEST_FOLDER
 from bert_tf.training.names import FOLDER
 from bert_tf.training.names import GENERATOR_FOLDER
 from bert_tf.training.names import MODULE_FOLDER
+
+_logger = logging.getLogger(__name__)
 
 # Keys of a description.
 # The tokenizer, if it is not BERT's kind.
@@ -177,7 +179,7 @@ class TrainingState:
                 failures.append((path, str(error).strip().split("\n")[0]))
                 continue
             for damaged, reason in failures:
-                logging.warning(
+                _logger.warning(
                     "%s cannot be restored and is skipped; training resumes "
                     "from %s. The reason given: %s",
                     damaged,
@@ -203,7 +205,7 @@ class TrainingState:
         changes = self.settings.changes()
         if changes:
             is_meant = settings_lib.are_meant(changes)
-            (logging.info if is_meant else logging.warning)(
+            (_logger.info if is_meant else _logger.warning)(
                 "%s", settings_lib.describe(changes, self.step, self.example)
             )
 
@@ -290,7 +292,7 @@ class TrainingState:
         with self.hold(), self._clear_write_errors():
             assert self._check_lock is not None
             self._check_lock()
-            logging.info(
+            _logger.info(
                 "%s: the newest %d checkpoints are kept.", self.folder, num_kept
             )
             self._keep_newest()

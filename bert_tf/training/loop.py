@@ -6,10 +6,10 @@ It logs, saves and stops; what happens on a device is in `training.step`.
 import contextlib
 import dataclasses
 import json
+import logging
 from collections.abc import Callable
 
 import tensorflow as tf
-from absl import logging
 
 from bert_tf import files
 from bert_tf import progress_bar
@@ -22,6 +22,8 @@ from bert_tf.training import progress
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
+
+_logger = logging.getLogger(__name__)
 
 # Most steps in a row that are skipped to find a loss scale for float16, from
 # the initial 2**15 down to 2**-15.
@@ -167,7 +169,7 @@ def train(
     # First of all: workers at different steps would take different branches.
     state.check_workers(strategy)
     if state.step >= end:
-        logging.info("Step %d of %d: nothing left to train.", state.step, end)
+        _logger.info("Step %d of %d: nothing left to train.", state.step, end)
         # The run may have been killed during its last save or before `on_save`.
         if strategies.is_chief(strategy):
             state.prune()
@@ -294,7 +296,7 @@ class _Run:
             text = progress.log_line(
                 report, config.num_train_steps, config.unit
             )
-            logging.info("%s", text)
+            _logger.info("%s", text)
         if not self._is_by_clock:
             health.warn_if_waiting(report["input_share"])
         progress.write_summaries(report)
@@ -320,7 +322,7 @@ class _Run:
             before_save()
         if self._is_chief:
             path = state.save()
-            logging.info("Saved %s.", path)
+            _logger.info("Saved %s.", path)
             self._flush()
             if on_save is not None:
                 on_save()
@@ -411,7 +413,7 @@ def _is_profiled(step, config):
 def _profiler(state, config, is_chief):
     """Returns the context of the next steps, with a profile if one is due."""
     if is_chief and _is_profiled(state.step, config):
-        logging.info("Profiling from step %d on.", state.step)
+        _logger.info("Profiling from step %d on.", state.step)
         return tf.profiler.experimental.Profile(state.folder)
     return contextlib.nullcontext()
 

@@ -1,13 +1,13 @@
 """Where a training step runs: one device, several, several hosts, a TPU."""
 
 import json
+import logging
 import os
 import platform
 from collections.abc import Callable
 from collections.abc import Sequence
 
 import tensorflow as tf
-from absl import logging
 
 # Only this module tells whether operations are deterministic; no public name
 # does.
@@ -17,6 +17,8 @@ from bert_tf import cores
 from bert_tf.training.names import JIT_COMPILE
 from bert_tf.training.names import MIXED_PRECISION
 from bert_tf.training.names import STRATEGIES
+
+_logger = logging.getLogger(__name__)
 
 
 def make_strategy(
@@ -206,7 +208,7 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
         details = sorted({name for name in names if name})
     elif kind == "TPU":
         details = []
-    logging.info(
+    _logger.info(
         "%s device%s: %s%s.",
         num_devices,
         "s" if num_devices > 1 else "",
@@ -214,7 +216,7 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
         f" ({', '.join(details)})" if details else "",
     )
     if kind == "GPU":
-        logging.info(
+        _logger.info(
             "Float32 matrices are multiplied in %s.",
             "TF32, if the GPU has it; --notf32 turns it off"
             if arithmetic(strategy)["tf32"]
@@ -222,14 +224,14 @@ def log_devices(strategy: tf.distribute.Strategy) -> None:
         )
     num_unused = len(gpus) - (num_devices if kind == "GPU" else 0)
     if num_unused > 0:
-        logging.warning(
+        _logger.warning(
             "%d of %d GPUs are not used. --strategy=mirrored, "
             "tf.distribute.MirroredStrategy() in Python, takes them all.",
             num_unused,
             len(gpus),
         )
     elif kind == "CPU" and _has_nvidia_driver():
-        logging.warning(
+        _logger.warning(
             "NVIDIA's GPU driver is installed, but TensorFlow finds no GPU: "
             "pip install 'tensorflow[and-cuda]' installs what it needs."
         )

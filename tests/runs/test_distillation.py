@@ -95,7 +95,7 @@ def weights_of(folder):
 def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(
     folder, tmp_path, caplog
 ):
-    caplog.set_level(logging.INFO, logger="absl")
+    caplog.set_level(logging.INFO, logger="bert_tf")
     teaching = make_teaching(folder, teacher_precision="bfloat16")
     _, weights = run(folder, tmp_path / "a", teaching)
     assert "begins with the teacher's layers 1." in caplog.text

@@ -183,7 +183,7 @@ def test_a_resumed_run_says_that_its_checkpoint_is_not_read(caplog):
         step=7, restore=lambda: True, log_changes=lambda: None
     )
     start = SimpleNamespace(init_checkpoint="base")
-    with caplog.at_level("INFO", logger="absl"):
+    with caplog.at_level("INFO", logger="bert_tf"):
         assert pretraining_run._begin(start, pretraining, state)
     assert "Resuming from step 7." in caplog.text
     assert "--init_checkpoint=base are not read" in caplog.text

@@ -261,7 +261,7 @@ def test_the_time_waited_is_that_of_the_batches():
 
 
 def test_a_run_tells_how_it_is(tmp_path, caplog, monkeypatch):
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("INFO", logger="bert_tf")
     # However short the wait.
     monkeypatch.setattr(health, "_WAITING_SHARE", 0.0)
     monkeypatch.setattr(health, "_STALL_SECONDS", 0.0)

@@ -526,14 +526,14 @@ def test_by_the_clock_there_are_lines_and_a_first_checkpoint(
     stream = Terminal() if is_terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     handler = logging.StreamHandler(stream)
-    logger = logging.getLogger("absl")
+    logger = logging.getLogger("bert_tf")
     model, optimizer = make_classifier()
     state = TrainingState(model, optimizer, tmp_path, {})
     saved = []
     evaluated = []
     history = []
     config = make_config(iterations_per_loop=10, save_checkpoints_steps=1000)
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("INFO", logger="bert_tf")
     logger.addHandler(handler)
     try:
         loop.train(

@@ -124,7 +124,7 @@ def test_numbers_of_processes_are_gathered_exactly(monkeypatch):
 
 
 def test_the_log_names_the_cpu(caplog):
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("INFO", logger="bert_tf")
     strategies.log_devices(strategies.make_strategy())
     strategies.log_devices(
         strategies.make_strategy("mirrored", num_cpu_devices=3)
@@ -168,7 +168,7 @@ def test_the_log_names_gpus_and_those_not_used(
         lambda gpu: {"device_name": "NVIDIA H100"},
     )
     strategies.set_arithmetic(tf32="GPU:1" not in used, deterministic=False)
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("INFO", logger="bert_tf")
     devices = [f"/job:localhost/replica:0/task:0/device:{u}" for u in used]
     extended = types.SimpleNamespace(worker_devices=devices)
     strategy = types.SimpleNamespace(extended=extended)
