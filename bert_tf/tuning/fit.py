@@ -130,7 +130,9 @@ def fit(
                 metrics=task.fit_metrics,
             )
     if set_seeds is None:
-        set_seeds = randomness.compile_set_seeds(model, config.seed, strategy)
+        set_seeds = randomness.compile_set_seeds(
+            model, config.options.random_seed, strategy
+        )
     with (
         state.hold(),
         progress.summary_writer(state.folder) as flush,
@@ -154,6 +156,7 @@ def fit(
             callbacks=[
                 _KeepState(
                     state,
+                    source.unit,
                     config,
                     end,
                     set_seeds,
@@ -183,10 +186,20 @@ class _KeepState(keras.callbacks.Callback):
     """Does in `fit` what `training.loop.train` does around its steps."""
 
     def __init__(
-        self, state, config, end, set_seeds, save, history, told_to_stop, bar
+        self,
+        state,
+        unit,
+        config,
+        end,
+        set_seeds,
+        save,
+        history,
+        told_to_stop,
+        bar,
     ):
         super().__init__()
         self._state = state
+        self._unit = unit
         self._config = config
         self._end = end
         self._set_seeds = set_seeds
@@ -217,10 +230,10 @@ class _KeepState(keras.callbacks.Callback):
         saves = (
             is_last
             or stops
-            or state.step % config.save_checkpoints_steps == 0
+            or state.step % config.options.save_checkpoints_steps == 0
             or (self._is_unsaved and self._first_save.is_over)
         )
-        is_due = saves or state.step % config.iterations_per_loop == 0
+        is_due = saves or state.step % config.options.iterations_per_loop == 0
         if is_due or (self._timer.knows and self._line.is_over):
             self._report(logs, is_due)
         elif self._bar.is_due:
@@ -284,7 +297,7 @@ class _KeepState(keras.callbacks.Callback):
                 config.num_train_steps,
                 "  ".join(values),
                 speeds["examples_per_second"],
-                config.unit,
+                self._unit,
                 progress.duration(left),
             )
         self._line.restart()

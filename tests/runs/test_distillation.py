@@ -17,14 +17,13 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.runs import distillation
-from bert_tf.runs.options import Phase
-from bert_tf.runs.options import PretrainingOptions
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpointing
 from bert_tf.training import strategy as strategies
 from references import training as reference
 from support import block_calls
+from support import pretraining_options
 
 TOKENIZER = WordpieceSpec(reference.vocabulary())
 CONFIG = reference.tiny_config(0.1)
@@ -60,15 +59,17 @@ def make_teaching(folder, lesson=LESSON, teacher="teacher", **options):
 
 def make_options(folder, output_dir, **options):
     values = {
-        "phases": (Phase(max_seq_length=11, num_steps=4, train_batch_size=8),),
+        "max_seq_length": 11,
+        "num_train_steps": 4,
+        "train_batch_size": 8,
         "max_predictions_per_seq": 3,
         "num_warmup_steps": 1,
         "learning_rate": 1e-2,
         "save_checkpoints_steps": 2,
         "iterations_per_loop": 2,
     }
-    return PretrainingOptions(
-        input_files=(str(folder / "a.tfrecord"),),
+    return pretraining_options.make_options(
+        input_file=str(folder / "a.tfrecord"),
         output_dir=str(output_dir),
         do_train=True,
         **values | options,
@@ -175,17 +176,14 @@ def test_losses_of_encoders_make_an_encoder(folder, tmp_path):
     teaching = make_teaching(
         folder, Lesson(losses={"self_relations": 2.0}), "encoder"
     )
-    options = {"num_steps": 1, "max_seq_length": 11, "train_batch_size": 8}
     with pytest.raises(ValueError, match="rematerialize must not be given"):
         run(folder, tmp_path / "a", teaching, rematerialize=True)
     assert not (tmp_path / "a").exists()
-    options = PretrainingOptions(
-        phases=(Phase(**options),),
-        input_files=(str(folder / "a.tfrecord"),),
-        output_dir=str(tmp_path / "a"),
-        max_predictions_per_seq=3,
+    options = make_options(
+        folder,
+        tmp_path / "a",
+        num_train_steps=1,
         num_warmup_steps=0,
-        do_train=True,
         do_eval=True,
         max_eval_steps=1,
     )

@@ -179,7 +179,9 @@ def test_a_full_disk_as_a_rerun_prunes_is_an_os_error(tmp_path, monkeypatch):
 def test_a_folder_of_another_model_is_refused(tmp_path):
     make_small_state(tmp_path).save()
     with pytest.raises(ValueError) as error:
-        make_small_state(tmp_path, {"hidden_size": 16, "layers": [1, 2]})
+        make_small_state(
+            tmp_path, {"hidden_size": 16, "layers": [1, 2]}
+        ).restore()
     assert "hidden_size was 12 and is 16" in str(error.value)
     assert "layers" not in str(error.value)
 
@@ -457,7 +459,7 @@ def test_what_only_one_training_has_is_told_in_short(tmp_path):
     with pytest.raises(
         ValueError, match="another model: generator was None"
     ) as (error):
-        make_small_state(tmp_path, other)
+        make_small_state(tmp_path, other).restore()
     assert len(str(error.value)) < 400 + len(str(tmp_path))
 
 
@@ -466,7 +468,7 @@ def test_of_two_generators_the_sizes_that_differ_are_told(tmp_path):
     make_small_state(tmp_path, {**DESCRIPTION, "generator": sizes}).save()
     other = {**DESCRIPTION, "generator": {**sizes, "size_7": 8}}
     with pytest.raises(ValueError) as error:
-        make_small_state(tmp_path, other)
+        make_small_state(tmp_path, other).restore()
     assert str(error.value) == (
         f"{tmp_path}/train holds the training of another model: generator: "
         "size_7 was 7 and is 8. Choose another output folder."
@@ -478,7 +480,7 @@ def test_a_training_of_another_kind_is_told_as_such(tmp_path):
     tuning = {"task": {"name": "a"}, "learning_rate": 1.0}
     make_small_state(tmp_path / "tuned", tuning).save()
     with pytest.raises(ValueError) as error:
-        make_small_state(tmp_path / "tuned")
+        make_small_state(tmp_path / "tuned").restore()
     assert str(error.value) == (
         f"{tmp_path / 'tuned'} holds a fine-tuning, and this is a training on "
         "records. Choose another output folder, and give this one as "

@@ -18,6 +18,7 @@ from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.training import loop
 from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 
@@ -140,9 +141,11 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
         config = loop.TrainingConfig(
             num_train_steps=NUM_STEPS,
             train_batch_size=8,
-            iterations_per_loop=1,
-            save_checkpoints_steps=3,
-            jit_compile=jit_compile,
+            options=LoopOptions(
+                iterations_per_loop=1,
+                save_checkpoints_steps=3,
+                jit_compile=jit_compile,
+            ),
         )
         history = loop.train(
             state, reference.pretraining_objective(), source, config, strategy

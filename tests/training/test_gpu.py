@@ -16,9 +16,9 @@ from bert_tf.input import array_source
 from bert_tf.layers.dropout import Dropout
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.training import devices
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
-from bert_tf.training import strategy as strategies
 from references import training as reference
 
 pytestmark = pytest.mark.gpu
@@ -32,9 +32,9 @@ NUM_STEPS = 3
 def _float32_products():
     if not tf.config.list_logical_devices("GPU"):
         pytest.skip("TensorFlow finds no GPU.")
-    strategies.set_arithmetic(tf32=False, deterministic=False)
+    devices.set_arithmetic(tf32=False, deterministic=False)
     yield
-    strategies.set_arithmetic(tf32=True, deterministic=False)
+    devices.set_arithmetic(tf32=True, deterministic=False)
 
 
 def make_steps(strategy, policy="float32", rows=ROWS, folder=None, **config):
@@ -89,7 +89,7 @@ def test_steps_are_those_of_a_cpu():
 
 
 def test_steps_in_tf32_are_near():
-    strategies.set_arithmetic(tf32=True, deterministic=False)
+    devices.set_arithmetic(tf32=True, deterministic=False)
     losses, _ = make_steps(on(GPU))
     # Products' factors are rounded by up to 2**-11, 0.05 %: no more than a
     # float16, of which the test below tells what it does to losses.
