@@ -7,6 +7,7 @@ same ranges to the values wherever they come from.
 import dataclasses
 import math
 import os
+import typing
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -47,7 +48,9 @@ _KINDS: dict[Any, str] = {
     str: "a string or path",
     str | None: "a string, path or None",
 }
-_OPTIONAL = (bool | None, int | None, float | None, str | None)
+# What may be given for a type. Not by `isinstance`: for Python, True is an
+# integer.
+_TAKEN = {float: (int, float)}
 
 
 def option(
@@ -123,12 +126,9 @@ def _check(field, value):
 
 def _is_of(kind, value):
     """Returns whether a value is of one of `_KINDS`."""
+    wanted, *others = typing.get_args(kind) or (kind,)
     if value is None:
-        return kind in _OPTIONAL
-    if kind in (str, str | None):
+        return bool(others)
+    if wanted is str:
         return isinstance(value, str | os.PathLike)
-    # Not `isinstance`: for Python, True is an integer.
-    if kind in (bool, bool | None):
-        return type(value) is bool
-    is_float = kind in (float, float | None) and type(value) is float
-    return type(value) is int or is_float
+    return type(value) in _TAKEN.get(wanted, (wanted,))

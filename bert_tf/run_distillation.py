@@ -88,14 +88,12 @@ _TEACHER_PRECISION = flags.DEFINE_enum(
 )
 
 # Flags for records.
-_INPUT_FILE = flags.DEFINE_string(
-    "input_file", None, "Record files: globs, comma-separated."
-)
 _OF_RECORDS = program.define_flags(
     PretrainingOptions,
     only=(
         "eval_input_file",
         "max_predictions_per_seq",
+        "num_train_steps",
         "input_shares",
         "optimizer",
         "keep_checkpoint_max",
@@ -103,11 +101,8 @@ _OF_RECORDS = program.define_flags(
         "skip_nonfinite_steps",
     ),
 )
-_NUM_TRAIN_STEPS = flags.DEFINE_integer(
-    "num_train_steps",
-    None,
-    "With --input_file: number of the last step.",
-    lower_bound=1,
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file", None, "Record files: globs, comma-separated."
 )
 _NUM_WARMUP_STEPS = flags.DEFINE_integer(
     "num_warmup_steps",
@@ -196,7 +191,6 @@ def main(argv):
     else:
         of_records = (
             *_OF_RECORDS.values(),
-            _NUM_TRAIN_STEPS,
             _NUM_WARMUP_STEPS,
             _SOFT_POSITIONS,
         )
@@ -211,24 +205,12 @@ def _refuse(names, other):
 
 
 def _lesson(known, default):
-    losses = lesson_lib.parse_losses(_LOSSES.value or default, known)
-    if lesson_lib.SOFT_TARGETS not in losses:
-        _refuse(
-            (_TEMPERATURE.name, _SOFT_POSITIONS.name),
-            f"--losses={_LOSSES.value}, without {lesson_lib.SOFT_TARGETS}",
-        )
-    lesson = lesson_lib.Lesson(
-        losses=losses,
+    return lesson_lib.Lesson(
+        losses=lesson_lib.parse_losses(_LOSSES.value or default, known),
         temperature=_TEMPERATURE.value,
         soft_positions=_SOFT_POSITIONS.value,
         relation_heads=_RELATION_HEADS.value,
     )
-    if not lesson.asks_teacher:
-        _refuse(
-            (_TEACHER_PRECISION.name,),
-            f"--losses={_LOSSES.value}, which do not use the teacher",
-        )
-    return lesson
 
 
 def _teaching(lesson, **options):
@@ -271,11 +253,10 @@ def _teaching(lesson, **options):
 
 def _distil_on_records():
     lesson = _lesson(lesson_lib.ON_RECORDS, lesson_lib.DEFAULT_ON_RECORDS)
-    program.require(num_train_steps=_NUM_TRAIN_STEPS.value)
-    length = flags.FLAGS["max_seq_length"]
     num_warmup_steps = _NUM_WARMUP_STEPS.value
     if num_warmup_steps is None:
-        num_warmup_steps = _NUM_TRAIN_STEPS.value // 10
+        num_warmup_steps = _OF_RECORDS["num_train_steps"].value // 10
+    length = flags.FLAGS["max_seq_length"]
     options = program.from_flags(
         PretrainingOptions,
         max_seq_length=length.value if length.present else None,
@@ -367,11 +348,8 @@ def _read_examples(config, teacher):
 
 def _with_flags(task):
     """Returns the task, changed by the flags that only its family has."""
-    from bert_tf.tasks.classification.task import ClassificationTask
     from bert_tf.tasks.question_answering.task import SquadTask
 
-    if isinstance(task, ClassificationTask) and not task.labels:
-        _refuse((_TEMPERATURE.name,), "a regression, whose scores have none")
     if not _TUNE_NULL_THRESHOLD.value:
         return task
     if not (isinstance(task, SquadTask) and task.version_2_with_negative):

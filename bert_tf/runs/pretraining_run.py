@@ -45,8 +45,6 @@ _logger = logging.getLogger(__name__)
 
 # A key of a manifest's settings.
 _TFDS_NAME = "tfds_name"
-# Most descriptions of records in a model card.
-_MAX_DESCRIPTIONS = 8
 
 
 Maker: TypeAlias = Callable[
@@ -235,14 +233,6 @@ def _load_trained(options, start, pretraining, eval_source):
 
 
 def _make_state(options, start, pretraining, sources, eval_source, strategy):
-    num_steps = options.input.num_steps
-    if options.optimizer.num_warmup_steps > num_steps:
-        _logger.warning(
-            "The warmup, of %d steps, is longer than the training, of %d: the "
-            "learning rate never reaches --learning_rate.",
-            options.optimizer.num_warmup_steps,
-            num_steps,
-        )
     vocabulary = start.tokenizer.vocabulary.to_text()
     description = {
         **start.config.to_dict(),
@@ -262,7 +252,7 @@ def _make_state(options, start, pretraining, sources, eval_source, strategy):
             model,
             optimizer.make(
                 options.optimizer,
-                num_steps,
+                options.input.num_steps,
                 model.compute_dtype,
                 options.loop.skip_nonfinite_steps > 0,
             ),
@@ -504,13 +494,9 @@ def _origin(options, start, state, descriptions, is_resumed, diverged=None):
     for name in ("records", settings.EVALUATION, settings.ATTENTION_MASKS):
         values.pop(name, None)
     data: dict[str, dict] = {}
-    for number, described in enumerate(
-        descriptions[:_MAX_DESCRIPTIONS], start=1
-    ):
+    for number, described in enumerate(descriptions, start=1):
         title = f"Records {number}" if data else "Records"
         data[f"{title} from step {since} on" if since else title] = described
-    if len(descriptions) > _MAX_DESCRIPTIONS:
-        data["Others"] = {"Sets": len(descriptions) - _MAX_DESCRIPTIONS}
     names = [each.get("TensorFlow Datasets") for each in descriptions]
     return model_card.Origin(
         name=objectives.name_of(start.config),

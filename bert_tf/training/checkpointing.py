@@ -278,26 +278,6 @@ class TrainingState:
             self._keep_newest()
         return path
 
-    def prune(self) -> None:
-        """Removes the one old checkpoint that an interrupted save has left.
-
-        For a run that has nothing left to save. If there are more, an earlier
-        run was told to keep more, and all stay.
-
-        Raises:
-            As for `save`.
-        """
-        num_kept = self._keep_checkpoint_max
-        if len(self._steps_so_far()) != num_kept + 1:
-            return
-        with self.hold(), self._clear_write_errors():
-            assert self._check_lock is not None
-            self._check_lock()
-            _logger.info(
-                "%s: the newest %d checkpoints are kept.", self.folder, num_kept
-            )
-            self._keep_newest()
-
     def _clear_write_errors(self):
         return files.clear_write_errors(
             f"{self.folder}: the checkpoint of step {self.step}"

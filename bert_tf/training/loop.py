@@ -130,12 +130,10 @@ def train(
     state.check_workers(strategy)
     if state.step >= end:
         _logger.info("Step %d of %d: nothing left to train.", state.step, end)
-        # The run may have been killed during its last save or before `on_save`.
-        if strategies.is_chief(strategy):
-            state.prune()
-            if on_save is not None:
-                with state.hold():
-                    on_save()
+        # The run may have been killed before `on_save`.
+        if strategies.is_chief(strategy) and on_save is not None:
+            with state.hold():
+                on_save()
         return history
     is_chief = strategies.is_chief(strategy)
     check_batch_size(config, strategy)

@@ -255,32 +255,20 @@ def _mirrored(num_cpu_devices):
 
 
 def _multi_worker():
+    given = os.environ.get("TF_CONFIG", "{}")
     try:
-        cluster = json.loads(os.environ.get("TF_CONFIG", "{}"))
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"The environment variable TF_CONFIG is not JSON: {error}"
-        ) from error
-    try:
-        has_workers = bool(cluster.get("cluster", {}).get("worker"))
-    except AttributeError:
-        has_workers = False
-    if not has_workers:
+        # Without workers TensorFlow would train alone.
+        if not json.loads(given)["cluster"]["worker"]:
+            raise ValueError("there are no workers.")
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             "The strategy `multi_worker` needs the environment variable "
             "TF_CONFIG, with the addresses of the workers in cluster.worker "
-            "and this process's place in task."
-        )
-    try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            "The environment variable TF_CONFIG must have the addresses of the "
-            "workers in cluster.worker and this process's place in task, e.g. "
+            "and this process's place in task, e.g. "
             '{"cluster": {"worker": ["10.0.0.1:12345", "10.0.0.2:12345"]}, '
-            '"task": {"type": "worker", "index": 0}}. '
-            f"Received: {os.environ['TF_CONFIG']}. "
-            f"The reason given: {error}"
+            f'"task": {{"type": "worker", "index": 0}}}}. Received: {given}. '
+            f"The reason given: {type(error).__name__}: {error}"
         ) from error
 
 

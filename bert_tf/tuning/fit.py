@@ -115,8 +115,6 @@ def fit(
     if end is None:
         end = config.num_train_steps
     if state.step >= end:
-        # The run may have been killed during its last save.
-        state.prune()
         return history
     model = state.model
     batches = source.training_batches(
