@@ -271,19 +271,19 @@ def _run_settings(options, start, pretraining, sources, eval_source, strategy):
     These do not include the number of devices, or what only saves memory. They
     include the evaluation's records if those decide which model is the best.
     """
-    inputs, parts = options.input, options.input.training_phases
+    inputs, planned = options.input, options.input.training_phases
     of_best = {}
     if options.keep_best:
         of_best[settings.EVALUATION] = (
             f"{_identity(eval_source)}, {inputs.max_eval_steps} batches of "
             f"{inputs.eval_batch_size}"
         )
-    ends = list(itertools.accumulate(phase.num_steps for phase in parts))
+    ends = list(itertools.accumulate(phase.num_steps for phase in planned))
     dropout = start.config.attention_probs_dropout_prob
     return {
         "records": [_identity(source) for source in sources],
         **of_best,
-        "train_batch_size": [phase.train_batch_size for phase in parts],
+        "train_batch_size": [phase.train_batch_size for phase in planned],
         "phase_ends": ends[:-1],
         "num_train_steps": ends[-1],
         "input_shares": inputs.input_shares or strategies.num_hosts(strategy),
