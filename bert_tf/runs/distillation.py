@@ -126,6 +126,12 @@ class Teaching:
     def settings(self) -> dict[str, Any]:
         """Returns {name of a flag: value}; a resumed run must have the same."""
         values = self.lesson.to_dict()
+        if self.lesson.has(lesson_lib.HIDDEN, lesson_lib.ATTENTION):
+            # Releases that let it be chosen stored it.
+            values["layer_map"] = lesson_lib.taught_layers(
+                self.student.config.num_hidden_layers,
+                self.teacher.config.num_hidden_layers,
+            )
         if self.student_layers is not None:
             values["student_layers"] = list(self.student_layers)
         return values

@@ -8,6 +8,7 @@ from bert_tf import described
 from bert_tf import files
 from bert_tf.config import ATTENTION_TILE
 from bert_tf.input import addresses
+from bert_tf.optimizers import decays
 from bert_tf.runs import output_folder
 from bert_tf.training.options import LoopOptions
 from bert_tf.training.settings import MASKS_OF_ALL_QUERIES
@@ -323,7 +324,7 @@ class OptimizerOptions:
     learning_rate_decay: str = described.option(
         "linear",
         "Form of the learning rate after the warmup.",
-        choices=("linear", "cosine"),
+        choices=decays.DECAYS,
     )
     learning_rate_drop: bool = described.option(
         True,

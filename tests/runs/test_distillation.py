@@ -153,7 +153,7 @@ def test_two_devices_are_one_device(folder, tmp_path):
         attention_probs_dropout_prob=0.0,
     )
     student = dataclasses.replace(found, init_checkpoint=None, config=config)
-    lesson = Lesson(losses={"hidden": 1.0}, layer_map=(0,))
+    lesson = Lesson(losses={"hidden": 1.0})
     teaching = make_teaching(
         folder, lesson, student=student, student_layers=None
     )
@@ -174,7 +174,7 @@ def test_two_devices_are_one_device(folder, tmp_path):
 
 def test_losses_of_encoders_make_an_encoder(folder, tmp_path):
     teaching = make_teaching(
-        folder, Lesson(losses={"self_relations": 2.0}), "encoder"
+        folder, Lesson(losses={"relations": 2.0}), "encoder"
     )
     with pytest.raises(ValueError, match="rematerialize must not be given"):
         run(folder, tmp_path / "a", teaching, rematerialize=True)
@@ -191,7 +191,7 @@ def test_losses_of_encoders_make_an_encoder(folder, tmp_path):
         options, teaching, ONE_DEVICE, "float32"
     )
     # The loss as it is, and what it counts.
-    assert results["loss"] == 2 * results["self_relations_loss"] > 0
+    assert results["loss"] == 2 * results["relations_loss"] > 0
     assert results["global_step"] == 1
     config = (tmp_path / "a" / "config.json").read_text()
     assert '"BertModel"' in config

@@ -130,7 +130,6 @@ def distillation_of_all():
 
     lesson = lesson_lib.Lesson(
         losses=dict.fromkeys(lesson_lib.ON_RECORDS, 1.0),
-        layer_map=(0,),
         relation_heads=3,
     )
     _, _, specs = pretraining()
