@@ -16,6 +16,7 @@ from bert_tf import progress_bar
 from bert_tf.input import errors
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.models.objectives import Objective
+from bert_tf.training import compiled_steps
 from bert_tf.training import health
 from bert_tf.training import preemption
 from bert_tf.training import progress
@@ -54,8 +55,8 @@ class TrainingConfig:
         peak_flops: The most operations that a device can do in a second, if
             known.
         seed: Seed of the dropout masks.
-        jit_compile: Whether XLA compiles the step; see `step.CompiledSteps`.
-            `fit` ignores it.
+        jit_compile: Whether XLA compiles the step; see `CompiledSteps`. `fit`
+            ignores it.
         unit: What the log calls the rows of a batch.
     """
 
@@ -112,7 +113,7 @@ def train(
     *,
     end: int | None = None,
     history: list[dict[str, float]] | None = None,
-    compiled: step_lib.CompiledSteps | None = None,
+    compiled: compiled_steps.CompiledSteps | None = None,
 ) -> list[dict[str, float]]:
     """Trains from the state's step to `config.num_train_steps`.
 
@@ -137,7 +138,7 @@ def train(
         end: The step to stop at; None for the last.
         history: A list to append the reports to, so that they are not lost if
             training stops with an error; None for a new list.
-        compiled: The `step.CompiledSteps` of the state, the objective and the
+        compiled: The `CompiledSteps` of the state, the objective and the
             config. They avoid tracing the step again. None to make them here.
 
     Returns:
@@ -344,9 +345,9 @@ class _Run:
 
 def make_steps(
     state: TrainingState, objective: Objective, config: TrainingConfig
-) -> step_lib.CompiledSteps:
+) -> compiled_steps.CompiledSteps:
     """Returns the steps that `train` makes with these arguments."""
-    return step_lib.CompiledSteps(
+    return compiled_steps.CompiledSteps(
         state.model,
         objective,
         state.optimizer,

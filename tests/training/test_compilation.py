@@ -15,8 +15,8 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.training import compiled_steps
 from bert_tf.training import loop
-from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
@@ -68,7 +68,7 @@ def make_steps(source, strategy, policy="float32", **options):
             # The first gradients are not finite.
             optimizer = LossScaleOptimizer(optimizer, initial_scale=2.0**20)
         optimizer.build(model.trainable_variables)
-    steps = step_lib.CompiledSteps(
+    steps = compiled_steps.CompiledSteps(
         model,
         reference.pretraining_objective(),
         optimizer,
@@ -93,7 +93,7 @@ def lines_of(caplog):
     return [
         record.getMessage()
         for record in caplog.records
-        if record.name == "absl" and record.module == "compilation"
+        if record.name == "absl" and record.module == "compiled_steps"
     ]
 
 
