@@ -799,7 +799,7 @@ def test_partial_checkpoint_is_taken_when_allowed(checkpoint, tmp_path):
 def test_compiled_steps_are_those_of_fit(
     tmp_path, shallow, three_epochs, caplog
 ):
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("INFO", logger="bert_tf")
     config = make_config(tmp_path, iterations_per_loop=1, jit_compile=True)
     _, _, weights = run(shallow, config, [0.5, 0.9, 0.7])
     for compiled, plain in zip(weights, three_epochs.weights, strict=True):
