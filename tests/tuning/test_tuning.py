@@ -35,9 +35,9 @@ from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpointing
+from bert_tf.training import compiled_steps
 from bert_tf.training import preemption
 from bert_tf.training import randomness
-from bert_tf.training import step as step_lib
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning import trainer
@@ -370,7 +370,7 @@ def note_traces(monkeypatch):
         monkeypatch.setattr(owner, name, note)
 
     noted(randomness, "set_seeds")
-    noted(step_lib, "train_step")
+    noted(compiled_steps, "train_step")
     noted(BertClassifier, "train_step")
     return traces
 
