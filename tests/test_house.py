@@ -297,17 +297,12 @@ def test_training_knows_no_family_tokenizer_or_program(path):
         assert room not in ("checkpoints", "text", "program"), name
 
 
-# To be rebuilt.
-_STILL_WITH_ABSL = {PACKAGE.relative_to(ROOT) / "training/compilation.py"}
-
-
 @pytest.mark.parametrize(
     "path",
     [
         path
         for path in SOURCES
         if re.match(r"bert_tf/(layers|models|optimizers|training)/", str(path))
-        and path not in _STILL_WITH_ABSL
     ],
     ids=str,
 )
@@ -318,5 +313,5 @@ def test_what_trains_knows_no_absl(path):
 
 def test_the_loop_loads_no_absl():
     loaded = loaded_by(PACKAGE.relative_to(ROOT) / "training/loop.py")
-    for path in loaded - _STILL_WITH_ABSL:
+    for path in loaded:
         assert not any(name.startswith("absl") for name in imports_of(path))

@@ -31,8 +31,8 @@ from bert_tf.backend import custom_gradient
 from bert_tf.backend import traced_once
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
-from bert_tf.layers.attention_mask import make_attention_mask
-from bert_tf.layers.gathering import gather_positions
+from bert_tf.layers.attention import make_attention_mask
+from bert_tf.layers.basic import gather_positions
 from bert_tf.models import lesson as lesson_lib
 from bert_tf.models import objectives
 from bert_tf.models.lesson import Lesson

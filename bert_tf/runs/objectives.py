@@ -22,11 +22,12 @@ from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.models import distiller
 from bert_tf.models import objectives
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.encoder import EncoderModel
+from bert_tf.models.encoder_model import EncoderModel
 from bert_tf.models.objectives import Objective
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.replaced_tokens import replaced_tokens
 from bert_tf.models.span_boundaries import SPAN_BOUNDARIES
 from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.runs.options import REPLACED_TOKENS
@@ -229,7 +230,7 @@ def _replaced_tokens(options, start, policy):
     weight = options.objective.discriminator_weight or _DISCRIMINATOR_WEIGHT
     return Pretraining(
         model=model,
-        objective=objectives.replaced_tokens(weight),
+        objective=replaced_tokens(weight),
         # The discriminator is written last: readers look for it.
         saved={GENERATOR_FOLDER: model.generator, "": model.discriminator},
         description={

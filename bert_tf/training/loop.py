@@ -16,6 +16,7 @@ from bert_tf import progress_bar
 from bert_tf.input import errors
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.models.objectives import Objective
+from bert_tf.training import compiled_steps
 from bert_tf.training import health
 from bert_tf.training import preemption
 from bert_tf.training import progress
@@ -74,7 +75,7 @@ def train(
     *,
     end: int | None = None,
     history: list[dict[str, float]] | None = None,
-    compiled: step_lib.CompiledSteps | None = None,
+    compiled: compiled_steps.CompiledSteps | None = None,
 ) -> list[dict[str, float]]:
     """Trains from the state's step to `config.num_train_steps`.
 
@@ -305,9 +306,9 @@ def make_steps(
     objective: Objective,
     options: LoopOptions,
     strategy: tf.distribute.Strategy,
-) -> step_lib.CompiledSteps:
+) -> compiled_steps.CompiledSteps:
     """Returns the steps that `train` makes with these arguments."""
-    return step_lib.CompiledSteps(
+    return compiled_steps.CompiledSteps(
         state.model,
         objective,
         state.optimizer,

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -295,3 +296,10 @@ def _tpu(tpu_name, tpu_zone, gcp_project, num_tpu_cores):
             f"{tpu_name!r} has. Received: num_tpu_cores={num_tpu_cores}."
         )
     return strategy
+
+
+def on_first_replica(strategy: tf.distribute.Strategy, results: Any) -> Any:
+    """Returns a nest of values as the first replica of this host has it."""
+    return tf.nest.map_structure(
+        lambda value: strategy.experimental_local_results(value)[0], results
+    )

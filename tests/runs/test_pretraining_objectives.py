@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints.starting_point import StartingPoint
+from bert_tf.config import ATTENTION_TILE as TILE
 from bert_tf.input import pretraining
-from bert_tf.layers.attend import TILE
 from bert_tf.models import objectives
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
@@ -22,6 +22,7 @@ from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.runs import objectives as training_objectives
 from bert_tf.runs import pretraining_run
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.training import compiled_steps
 from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training import step as step_lib
@@ -86,7 +87,9 @@ def unbroken(tmp_path_factory, records):
     """A run of one device: its state, what it compiled, what it logged."""
     strategy = make_strategy()
     state = make_state(tmp_path_factory.mktemp("unbroken"), strategy)
-    compiled = step_lib.CompiledSteps(state.model, OBJECTIVE, state.optimizer)
+    compiled = compiled_steps.CompiledSteps(
+        state.model, OBJECTIVE, state.optimizer
+    )
     history = train(state, records, strategy, compiled=compiled)
     return state, compiled, history, weights_of(state)
 

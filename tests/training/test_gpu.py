@@ -13,9 +13,10 @@ import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from bert_tf.input import array_source
-from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.basic import Dropout
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.training import compiled_steps
 from bert_tf.training import devices
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
@@ -60,7 +61,7 @@ def make_steps(strategy, policy="float32", rows=ROWS, folder=None, **config):
     batches = strategy.distribute_datasets_from_function(
         lambda context: source.training_batches(rows, 0, context)
     )
-    steps = step_lib.CompiledSteps(
+    steps = compiled_steps.CompiledSteps(
         model, reference.pretraining_objective(), optimizer
     )
     iterator = iter(batches)

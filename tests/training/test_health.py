@@ -15,9 +15,9 @@ from bert_tf.config import BertConfig
 from bert_tf.input import array_source
 from bert_tf.models.objectives import Objective
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.training import compiled_steps
 from bert_tf.training import health
 from bert_tf.training import loop
-from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
@@ -246,7 +246,7 @@ def test_the_time_waited_is_that_of_the_batches():
     model = Line()
     optimizer = BertOptimizer(0.1)
     optimizer.build(model.trainable_variables)
-    steps = step_lib.CompiledSteps(model, OBJECTIVE, optimizer)
+    steps = compiled_steps.CompiledSteps(model, OBJECTIVE, optimizer)
 
     def make_slowly(row):
         tf.py_function(lambda: time.sleep(0.02), [], [])

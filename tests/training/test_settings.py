@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_tf.layers import attend
+from bert_tf.config import ATTENTION_TILE
 from bert_tf.runs.options import attention_masks
 from bert_tf.training import settings
 from bert_tf.training.settings import RunSettings
@@ -143,7 +143,7 @@ def test_a_run_that_0_2_0_began_is_told_that_its_masks_change(folder):
         "all queries -> one for 128 queries. The run no longer equals an "
         "uninterrupted one."
     )
-    assert attend.TILE == 128
+    assert ATTENTION_TILE == 128
     # Shorter rows have the masks that they had.
     assert resume(folder, 60, **masks(128)).changes() == {}
     assert resume(folder, 60, **masks(512, dropout=0.0)).changes() == {}
