@@ -18,8 +18,8 @@ from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints import variables
 from bert_tf.config import BertConfig
 from bert_tf.layers.sampling import sample_classes
-from bert_tf.models import objectives as model_objectives
 from bert_tf.models.replaced_tokens import replace_tokens
+from bert_tf.models.replaced_tokens import replaced_tokens
 from bert_tf.runs import objectives
 from bert_tf.text import dynamic_masking
 from references import electra as peer
@@ -233,7 +233,7 @@ def test_a_step_of_both_nets_is_transformers(folder):
         reference.as_batch(arrays),
         dynamic_masking.example_seeds(5, tf.range(6)),
     )
-    objective = model_objectives.replaced_tokens()
+    objective = replaced_tokens()
     with tf.GradientTape() as tape:
         outputs = model(batch, training=True)
         totals = objective.losses(outputs, batch)

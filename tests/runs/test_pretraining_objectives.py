@@ -14,10 +14,10 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.config import ATTENTION_TILE as TILE
 from bert_tf.input import pretraining
-from bert_tf.models import objectives
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.replaced_tokens import replaced_tokens
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.runs import objectives as training_objectives
 from bert_tf.runs import pretraining_run
@@ -36,7 +36,7 @@ from support.family_models import of_family
 CONFIG = dataclasses.replace(
     of_family(reference.tiny_config(), "electra"), num_hidden_layers=1
 )
-OBJECTIVE = objectives.replaced_tokens()
+OBJECTIVE = replaced_tokens()
 
 
 @pytest.fixture(scope="module")
