@@ -205,12 +205,24 @@ def _refuse(names, other):
 
 
 def _lesson(known, default):
-    return lesson_lib.Lesson(
-        losses=lesson_lib.parse_losses(_LOSSES.value or default, known),
+    losses = lesson_lib.parse_losses(_LOSSES.value or default, known)
+    if lesson_lib.SOFT_TARGETS not in losses:
+        _refuse(
+            (_TEMPERATURE.name, _SOFT_POSITIONS.name),
+            f"--losses={_LOSSES.value}, without {lesson_lib.SOFT_TARGETS}",
+        )
+    lesson = lesson_lib.Lesson(
+        losses=losses,
         temperature=_TEMPERATURE.value,
         soft_positions=_SOFT_POSITIONS.value,
         relation_heads=_RELATION_HEADS.value,
     )
+    if not lesson.asks_teacher:
+        _refuse(
+            (_TEACHER_PRECISION.name,),
+            f"--losses={_LOSSES.value}, which do not use the teacher",
+        )
+    return lesson
 
 
 def _teaching(lesson, **options):
@@ -348,8 +360,11 @@ def _read_examples(config, teacher):
 
 def _with_flags(task):
     """Returns the task, changed by the flags that only its family has."""
+    from bert_tf.tasks.classification.task import ClassificationTask
     from bert_tf.tasks.question_answering.task import SquadTask
 
+    if isinstance(task, ClassificationTask) and not task.labels:
+        _refuse((_TEMPERATURE.name,), "a regression, whose scores have none")
     if not _TUNE_NULL_THRESHOLD.value:
         return task
     if not (isinstance(task, SquadTask) and task.version_2_with_negative):

@@ -1,5 +1,6 @@
 """The distillation program: both kinds of data end to end, and its refusals."""
 
+import dataclasses
 import json
 import shutil
 
@@ -20,6 +21,7 @@ TASK = ClassificationTask(
     labels=("no", "yes"),
     metrics=("accuracy",),
 )
+SCORES = dataclasses.replace(TASK, labels=(), metrics=("pearson",))
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,7 @@ def folder(tmp_path_factory):
             BertClassifier(config, 2),
             {"task": TASK.to_dict(), "label_names": TASK.labels},
         ),
+        ("regression", BertClassifier(config, 1), {"task": SCORES.to_dict()}),
     ):
         reference.set_weights(model)
         checkpoints.save(folder / name, model, tokenizer, 11, **options)
@@ -210,6 +213,15 @@ REFUSED = {
         {"data_dir": "a", "losses": "masked_lm"},
         "must be different names from soft_targets, labels, cosine",
     ),
+    "precision of no teacher": (
+        {
+            "input_file": "a",
+            "losses": "masked_lm",
+            "teacher_precision": "bfloat16",
+        },
+        "--teacher_precision must not be given with --losses=masked_lm, which "
+        "do not use the teacher.",
+    ),
     "not training": (
         {"data_dir": "a", "do_train": "false"},
         "--do_train must be true",
@@ -247,6 +259,12 @@ def test_wrong_flags_are_refused_in_a_line(case, tmp_path, run_program):
             "tuned",
             {"data_dir": "{folder}"},
             "--label_column must be given.",
+        ),
+        (
+            "regression",
+            {"train_file": "{folder}/train.tsv", "temperature": "3"},
+            "--temperature must not be given with a regression, whose scores "
+            "have none.",
         ),
         (
             "tuned",
