@@ -201,7 +201,8 @@ def test_help_shows_all_flags_and_the_commands_as_written(answers, path):
         shared.append(ROOT / "bert_tf" / "tuning" / "data_files.py")
     for dataclass, name in (
         ("Settings", "pretraining/settings"),
-        ("options_lib.PretrainingOptions)", "runs/options"),
+        ("PretrainingOptions)", "runs/options"),
+        ("PretrainingOptions)", "training/options"),
         ("SearchOptions", "tasks/retrieval/search_options"),
         ("options.RetrievalOptions", "tasks/retrieval/options"),
         ("RerankingOptions", "tasks/reranking/options"),

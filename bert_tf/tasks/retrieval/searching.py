@@ -19,8 +19,8 @@ from bert_tf.tasks.retrieval import search
 from bert_tf.tasks.retrieval import search_options
 from bert_tf.tasks.retrieval import vectors
 from bert_tf.tasks.retrieval.search_options import SearchOptions
+from bert_tf.training import devices
 from bert_tf.training import evaluation as results_files
-from bert_tf.training import strategy as strategies
 
 
 class _Compared(NamedTuple):
@@ -54,7 +54,7 @@ def run(options: SearchOptions) -> None:
     texts, pairs = _read_texts(options), _read_pairs(options)
     # The vectors' manifest records their precision, so float32 must not mean
     # TF32. --precision=bfloat16 is there for speed.
-    strategies.set_arithmetic(tf32=False, deterministic=False)
+    devices.set_arithmetic(tf32=False, deterministic=False)
     is_exact = options.precision == "float32"
     embedder = sentences.open_embedder(
         str(options.model_dir),
