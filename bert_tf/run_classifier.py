@@ -75,9 +75,9 @@ _REGRESSION = flags.DEFINE_bool(
 _CLASS_WEIGHTS = flags.DEFINE_string(
     "class_weights",
     None,
-    "With --do_train: weights of the classes in the loss, e.g. yes:2,no:1. "
-    "auto: as if all classes had the same number of examples. Default: all "
-    "weights are 1.",
+    "With --do_train: weights of the classes in the loss, e.g. yes:2,no:1; "
+    "put a class with a comma in quotation marks. auto: as if all classes had "
+    "the same number of examples. Default: all weights are 1.",
 )
 
 

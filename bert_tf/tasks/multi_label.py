@@ -31,6 +31,7 @@ from bert_tf.tasks.calibration import Calibrated
 from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.source import TEST
+from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
 from bert_tf.tasks.task import task_of_classifier
 from bert_tf.tasks.tsv import Examples
@@ -161,6 +162,7 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
             likelier than not, and `probabilities` float32 `[B, K]`, calibrated
             if the task is.
         """
+        check_logits(logits, len(self.labels))
         return {
             "is_label": logits > 0,
             "probabilities": tf.nn.sigmoid(self.at_temperature(logits)),

@@ -504,6 +504,25 @@ def task_of_classifier(
     )
 
 
+def check_logits(logits: Tensor, num_outputs: int) -> None:
+    """Checks what a task is to make answers of.
+
+    Args:
+        logits: Float `[B, num_outputs]`.
+        num_outputs: As many as the task's model has.
+
+    Raises:
+        ValueError: If they are of another shape.
+    """
+    wanted = tf.TensorShape([None, num_outputs])
+    shape = getattr(logits, "shape", None)
+    if shape is None or not wanted.is_compatible_with(shape):
+        raise ValueError(
+            f"`logits` must be of the shape [B, {num_outputs}]. Received: "
+            f"{'no array' if shape is None else f'shape {[*shape]}'}."
+        )
+
+
 def check_names(task: Any) -> None:
     """Checks the name of a task of texts, and its lists of names.
 

@@ -671,8 +671,21 @@ def test_class_weights_are_read():
     ids = np.int32([0, 0, 0, 1])
     assert class_weights.parse("auto", ("a", "b"), ids) == (4 / 6, 2.0)
     assert class_weights.parse("b:c:2,a:0.5", ("a", "b:c"), ids) == (0.5, 2.0)
-    for text in ("a:1", "a:1,a:2", "a:1,a:2,b:1", "a:1,b:x", "a:1,c:1"):
-        with pytest.raises(ValueError, match="a number for each of a, b, as "):
+    labels = ("a, b", 'c "d"')
+    for text in ('"a, b":2,c "d":3', '"c ""d"":3","a, b:2"'):
+        assert class_weights.parse(text, labels, ids) == (2.0, 3.0)
+    with pytest.raises(ValueError, match='as in "a, b:1","c ""d"":2"[.] Rec'):
+        class_weights.parse("x:2", labels, ids)
+    with pytest.raises(ValueError, match="separated by commas. Received: "):
+        class_weights.parse("a\nb:2", labels, ids)
+    for text, message in (
+        ("a:1", "must name each of a, b once"),
+        ("a:1,a:2,b:1", "must name each of a, b once"),
+        ("a:1,b:-1", "must be numbers of 0 or more. Received: '-1'"),
+        ("a:1,b:x", "must be numbers"),
+        ("a:0,b:0", "must not all be 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
             class_weights.parse(text, ("a", "b"), ids)
     with pytest.raises(ValueError, match="not be given for a regression"):
         class_weights.parse("auto", (), ids)

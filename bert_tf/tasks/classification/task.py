@@ -40,6 +40,7 @@ from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.source import is_dev
 from bert_tf.tasks.task import NOT_STORED
+from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
 from bert_tf.tasks.task import task_of_classifier
 from bert_tf.tasks.text_source import TextSource
@@ -362,6 +363,7 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
             `[B, num_outputs]`, calibrated if the task is; for a regression
             `scores` float32 `[B]`.
         """
+        check_logits(logits, self.num_outputs)
         if not self.labels:
             return {"scores": tf.squeeze(logits, axis=-1)}
         return {

@@ -40,6 +40,7 @@ from bert_tf.tasks.retrieval import ranking
 from bert_tf.tasks.source import TEST
 from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import Source
+from bert_tf.tasks.task import check_logits
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "reranking"
@@ -240,6 +241,7 @@ class RerankingTask(RerankingOptions, Distillable, Foreign):
             A dictionary of float32 `[B]`: `scores`, the logits, and
             `probabilities`, their sigmoids.
         """
+        check_logits(logits, 1)
         scores = logits[:, 0]
         return {"scores": scores, "probabilities": tf.nn.sigmoid(scores)}
 
