@@ -13,7 +13,6 @@ from bert_tf.models import pretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import load_vocabulary
-from bert_tf.training import compilation
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 
@@ -47,7 +46,7 @@ def prepare(job):
         return step_lib.train_step(model, objective, optimizer, batch)
 
     if job["jit_compile"]:
-        make_step = compilation.jit(make_step)
+        make_step = tf.function(make_step, autograph=False, jit_compile=True)
 
     # As in the loop of `run_pretraining`, a call runs many steps.
     @tf.function

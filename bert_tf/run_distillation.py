@@ -93,7 +93,6 @@ _OF_RECORDS = program.define_flags(
     only=(
         "eval_input_file",
         "max_predictions_per_seq",
-        "num_train_steps",
         "input_shares",
         "optimizer",
         "keep_checkpoint_max",
@@ -103,6 +102,12 @@ _OF_RECORDS = program.define_flags(
 )
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "Record files: globs, comma-separated."
+)
+_NUM_TRAIN_STEPS = flags.DEFINE_integer(
+    "num_train_steps",
+    None,
+    "With --input_file: number of the last step.",
+    lower_bound=1,
 )
 _NUM_WARMUP_STEPS = flags.DEFINE_integer(
     "num_warmup_steps",
@@ -191,6 +196,7 @@ def main(argv):
     else:
         of_records = (
             *_OF_RECORDS.values(),
+            _NUM_TRAIN_STEPS,
             _NUM_WARMUP_STEPS,
             _SOFT_POSITIONS,
         )
@@ -265,9 +271,10 @@ def _teaching(lesson, **options):
 
 def _distil_on_records():
     lesson = _lesson(lesson_lib.ON_RECORDS, lesson_lib.DEFAULT_ON_RECORDS)
+    program.require(num_train_steps=_NUM_TRAIN_STEPS.value)
     num_warmup_steps = _NUM_WARMUP_STEPS.value
     if num_warmup_steps is None:
-        num_warmup_steps = _OF_RECORDS["num_train_steps"].value // 10
+        num_warmup_steps = _NUM_TRAIN_STEPS.value // 10
     length = flags.FLAGS["max_seq_length"]
     options = program.from_flags(
         PretrainingOptions,

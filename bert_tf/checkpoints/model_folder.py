@@ -46,6 +46,8 @@ TASK_FILE = "task.json"
 read_vocabulary = tokenizer_files.read_vocabulary
 read_tokenizer_config = tokenizer_files.read_settings
 
+# Adam's moments, as 0.2.0 wrote them: not those of new weights.
+_OLD_MOMENTS = "optimizer.safetensors"
 # Keys that task.json has only since version 2 of its format.
 _SINCE_2 = ("temperature", "truncate_dim")
 _MAX_LENGTH = "model_max_length"
@@ -342,6 +344,7 @@ def make_texts(
         ]
     tokenizer_json = tokenizer.tokenizer_json
     return {
+        _OLD_MOMENTS: None,
         # In this order: readers look for the configuration, which comes last.
         TASK_FILE: None if task is None else _task_text(task),
         SETTINGS_FILE: files.to_json(tokenizer_config),

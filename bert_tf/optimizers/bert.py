@@ -238,7 +238,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self.assign_add(variable, change)
 
     def update_norm(self, learning_rate: float) -> Tensor:
-        """Returns the norm of the last step's change of all variables.
+        """Returns the norm of the last step's change; 0 if it was skipped.
 
         It is recomputed from m, v and the new weights. (LAMB's differs by about
         a share of `learning_rate`, because its scale depends on the old ones.)
@@ -257,7 +257,10 @@ class BertOptimizer(keras.optimizers.Optimizer):
             is_updated = ops.any(self._velocities[index] > 0)
             square = ops.sum(ops.square(change))
             squares.append(ops.where(is_updated, square, 0.0))
-        return ops.sqrt(sum(squares))
+        norm = ops.sqrt(sum(squares))
+        if self.skip_nonfinite:
+            norm = ops.where(ops.isfinite(self.gradient_norm), norm, 0.0)
+        return norm
 
     def get_config(self):
         return super().get_config() | {

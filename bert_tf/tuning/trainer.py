@@ -82,7 +82,8 @@ def make_trainer(
             iterations_per_loop=config.iterations_per_loop,
             random_seed=config.random_seed,
             gradient_accumulation_steps=config.gradient_accumulation_steps,
-            jit_compile=jit_compile,
+            # Not whether the loop compiles: a TPU's strategy does it itself.
+            jit_compile=config.jit_compile,
         ),
     )
     if objective is None and _can_fit(config, strategy, jit_compile):

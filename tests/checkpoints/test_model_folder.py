@@ -231,6 +231,14 @@ def test_task_is_kept_and_taken_away(tmp_path):
     assert model_folder.read_task(tmp_path / "f") is None
 
 
+def test_moments_of_old_weights_are_taken_away(tmp_path):
+    """0.2.0 wrote them beside the weights."""
+    folder = save(tmp_path / "f", BertEncoder(CONFIG))
+    (tmp_path / "f/optimizer.safetensors").write_bytes(b"moments")
+    save(tmp_path / "f", randomize(BertEncoder(CONFIG)))
+    assert "optimizer.safetensors" not in os.listdir(folder)
+
+
 def test_new_weights_replace_old_ones_beside_other_files(tmp_path):
     (tmp_path / "train").mkdir()
     save(tmp_path, randomize(BertPretrainer(CONFIG), seed=1))

@@ -555,6 +555,15 @@ def test_the_norm_of_the_update_is_that_of_the_change(
         )
 
 
+def test_a_skipped_step_changes_nothing_and_says_so():
+    variable = keras.Variable([1.0, 2.0])
+    optimizer = BertOptimizer(0.1, skip_nonfinite=True)
+    optimizer.apply([tf.constant([0.5, 1.0])], [variable])
+    assert float(optimizer.update_norm(0.1)) > 0
+    optimizer.apply([tf.constant([np.inf, 1.0])], [variable])
+    assert float(optimizer.update_norm(0.1)) == 0
+
+
 def test_every_update_outside_of_apply_has_its_own_rate():
     first, second = (keras.Variable([1.0]) for _ in range(2))
     optimizer = BertOptimizer(0.1, weight_decay=0.5)
