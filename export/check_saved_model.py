@@ -97,8 +97,6 @@ def main(_):
     from bert_tf.serving.proof import report
 
     path = saved_model.newest(_EXPORT_DIR.value)
-    if saved_model.read_options(path).is_jit_compiled:
-        print(report.NEEDS_XLA)
     if _TEXT.value:
         num_strings = check.num_strings(path)
         rows = texts.parse_texts(_TEXT.value, num_strings, "--text")

@@ -41,12 +41,6 @@ _FORMAT = flags.DEFINE_enum(
     "take ids, and the tokenizer's files, for programs without TensorFlow "
     "(needs bert_tf[onnx]).",
 )
-_VERSION = flags.DEFINE_integer(
-    "version",
-    None,
-    "Number of the version; one more than the highest if not given.",
-    lower_bound=0,
-)
 _CONTENTS = flags.DEFINE_enum(
     "contents",
     options_lib.TEXT,
@@ -215,28 +209,6 @@ _TIMEOUT_SECONDS = flags.DEFINE_integer(
     f"answer; {options_lib.TIMEOUT_SECONDS} if not given.",
     lower_bound=1,
 )
-_JIT = flags.DEFINE_bool(
-    "jit",
-    False,
-    "Compile the model with XLA. The server must have been started with "
-    "--xla_cpu_compilation_enabled: without it every request fails. Needs "
-    "tensorflow-serving-api, for requests that compile it before the version "
-    "takes traffic.",
-)
-_JIT_LENGTHS = flags.DEFINE_list(
-    "jit_lengths",
-    [],
-    "With --jit: lengths that sequences are padded to, comma-separated; "
-    f"{','.join(map(str, options_lib.JIT_LENGTHS))} if not given. "
-    "--max_seq_length is always added.",
-)
-_JIT_BATCH_SIZES = flags.DEFINE_list(
-    "jit_batch_sizes",
-    [],
-    "With --jit: numbers of texts that batches are padded to, comma-separated; "
-    "larger batches are split. "
-    f"{','.join(map(str, options_lib.JIT_BATCH_SIZES))} if not given.",
-)
 _WARMUP_BATCH_SIZES = flags.DEFINE_list(
     "warmup_batch_sizes",
     [],
@@ -280,10 +252,6 @@ def main(_):
         max_accuracy_loss=_MAX_ACCURACY_LOSS.value,
         timeout_seconds=_TIMEOUT_SECONDS.value,
         warmup_batch_sizes=program.numbers(_WARMUP_BATCH_SIZES),
-        is_jit_compiled=_JIT.value,
-        jit_lengths=program.numbers(_JIT_LENGTHS),
-        jit_batch_sizes=program.numbers(_JIT_BATCH_SIZES),
-        version=_VERSION.value,
         keep_versions=_KEEP_VERSIONS.value,
     )
 

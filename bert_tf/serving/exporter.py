@@ -20,7 +20,6 @@ from bert_tf.serving.options import TIMEOUT_SECONDS
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import accuracy
 from bert_tf.serving.proof import check
-from bert_tf.serving.proof import compilation
 from bert_tf.serving.proof import report
 from bert_tf.serving.proof.accuracy import Scorer
 
@@ -102,8 +101,8 @@ def export(
         of its signatures and of the check.
 
     Raises:
-        ValueError: If the folder cannot be exported, the version exists, or
-            answers differ. Nothing is written in that case.
+        ValueError: If the folder cannot be exported, or answers differ. Nothing
+            is written in that case.
 
     Example:
 
@@ -119,7 +118,6 @@ def export(
     """
     _check_arguments(model_dir, export_dir, options)
     export_dir = os.fspath(export_dir).rstrip("/")
-    version = options.version
     # Versions in ONNX are only written to a disk.
     if not files.is_remote(export_dir):
         saved_model.check_holds_no(
@@ -128,14 +126,15 @@ def export(
             "version in ONNX: a server of these would take the SavedModel for "
             "one of them",
         )
-    present = publishing.check_version(export_dir, version)
+    files.check_may_be_written_into(export_dir)
+    present = saved_model.versions(export_dir)
     publishing.warn_of_leftovers(export_dir)
     servable = _open_folder(model_dir, options)
     texts = servable.check_texts()
     dev_set = _read_dev_set(servable)
     with publishing.work_folder(export_dir) as temporary:
         save(servable, temporary)
-        if _is_warmed_up(options):
+        if options.warmup_batch_sizes:
             warmup.write_requests(
                 temporary,
                 servable,
@@ -146,7 +145,7 @@ def export(
         if options.is_checked:
             table = _check(temporary, servable, model_dir, texts, dev_set)
         exported = _describe(temporary, table)
-        version = publishing.publish(temporary, export_dir, version)
+        version = publishing.publish(temporary, export_dir)
     pruned = ()
     if options.keep_versions is not None:
         pruned = tuple(
@@ -170,21 +169,16 @@ def _check_arguments(model_dir, export_dir, options):
         )
 
 
-def _is_warmed_up(options):
-    """Returns whether the SavedModel holds requests to warm a server up."""
-    return bool(options.warmup_batch_sizes) or options.is_jit_compiled
-
-
 def _open_folder(model_dir, options):
     """Returns the `Servable` of a model folder.
 
     Raises:
         ValueError: If the folder cannot be exported with these options.
     """
-    if _is_warmed_up(options):
+    if options.warmup_batch_sizes:
         warmup.check_installed()
     servable = opening.open_folder(model_dir, options)
-    if _is_warmed_up(options):
+    if options.warmup_batch_sizes:
         warmup.check_number(servable, options.warmup_batch_sizes)
     if not servable.takes_text:
         _check_bounds_of_ids(options.bounds, servable)
@@ -212,9 +206,6 @@ def _check(folder, servable, model_dir, texts, dev_set):
     table, problem = _compare(folder, servable, model_dir, texts, dev_set)
     if problem:
         raise ValueError(f"{problem}; nothing was exported.\n{table}")
-    if servable.options.is_jit_compiled:
-        seconds = compilation.seconds_by_shape(folder, servable)
-        table = f"{table}\n{report.compilation_table(seconds)}"
     return table
 
 

@@ -60,7 +60,6 @@ _TAKEN = (
     "text_features",
     "is_checked",
     "check_file",
-    "version",
     "label_column",
     "token_column",
     "max_accuracy_loss",
@@ -132,7 +131,7 @@ def export(
         if options.is_checked:
             table = _check(folder, servable, model_dir, texts, dev_set)
         sizes = {name: os.path.getsize(f"{folder}/{name}") for name in FILES}
-        version = publishing.publish(folder, export_dir, options.version)
+        version = publishing.publish(folder, export_dir)
     return OnnxExport(
         path=f"{export_dir}/{version}", check_table=table, num_bytes=sizes
     )
@@ -578,7 +577,7 @@ def _check_options(options, export_dir):
         "SavedModel with format=onnx: a server would take the ONNX files for "
         "one of its versions",
     )
-    publishing.check_version(export_dir, options.version)
+    files.check_may_be_written_into(export_dir)
 
 
 def _check_installed():

@@ -43,10 +43,6 @@ TIMEOUT_SECONDS = 600
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
 PRECISIONS = (FLOAT32, BFLOAT16)
 
-# Defaults for models compiled by XLA.
-JIT_LENGTHS = (16, 24, 32, 48, 64, 96, 128)
-JIT_BATCH_SIZES = (1, 8)
-
 # The least values. A sequence has at least [CLS], a piece and [SEP].
 _LEAST = {"max_seq_length": 3, "timeout_seconds": 1, "keep_versions": 1}
 
@@ -85,15 +81,11 @@ CHECKS = {
     "token_column": _STRING,
     "is_frozen": _BOOL,
     "is_checked": _BOOL,
-    "is_jit_compiled": _BOOL,
     "max_seq_length": _INTEGER,
-    "version": _INTEGER,
     "keep_versions": _INTEGER,
     "timeout_seconds": _NUMBER,
     "max_accuracy_loss": _NUMBER,
     "warmup_batch_sizes": _INTEGERS,
-    "jit_lengths": _INTEGERS,
-    "jit_batch_sizes": _INTEGERS,
     "text_features": _NAMES,
 }
 # {type of a setting's default: the check of its values}
@@ -173,12 +165,6 @@ class ExportOptions:
             `caller.calling`; `TIMEOUT_SECONDS` if None.
         warmup_batch_sizes: Batch sizes that the server warms up with, one
             request per signature; needs tensorflow-serving-api.
-        is_jit_compiled: Whether XLA compiles the model; the server must be
-            started with XLA enabled.
-        jit_lengths: Lengths that rows are padded to for XLA, in addition to
-            `max_seq_length`; `JIT_LENGTHS` if empty.
-        jit_batch_sizes: Likewise numbers of rows; `JIT_BATCH_SIZES` if empty.
-        version: A number from 0; one more than the highest version if None.
         keep_versions: How many versions stay: the one written, and the highest
             of the others; None for all.
 
@@ -212,10 +198,6 @@ class ExportOptions:
     max_accuracy_loss: float | None = None
     timeout_seconds: float | None = None
     warmup_batch_sizes: tuple[int, ...] = ()
-    is_jit_compiled: bool = False
-    jit_lengths: tuple[int, ...] = ()
-    jit_batch_sizes: tuple[int, ...] = ()
-    version: int | None = None
     keep_versions: int | None = None
 
     def __post_init__(self) -> None:
@@ -269,21 +251,11 @@ class ExportOptions:
                     f"`{name}` must be given with a `check_file`. "
                     f"Received: {name}={value!r}, check_file=None."
                 )
-        _check_positive("warmup_batch_sizes", self.warmup_batch_sizes)
-        for name, sizes in (
-            ("jit_lengths", JIT_LENGTHS),
-            ("jit_batch_sizes", JIT_BATCH_SIZES),
-        ):
-            given = getattr(self, name)
-            if given and not self.is_jit_compiled:
-                raise ValueError(
-                    f"`{name}` must not be given without `is_jit_compiled`. "
-                    f"Received: {name}={given}."
-                )
-            _check_positive(name, given)
-            if self.is_jit_compiled:
-                given = tuple(sorted({*(given or sizes)}))
-            object.__setattr__(self, name, given)
+        if any(size < 1 for size in self.warmup_batch_sizes):
+            raise ValueError(
+                "`warmup_batch_sizes` must be positive numbers. "
+                f"Received: warmup_batch_sizes={self.warmup_batch_sizes}."
+            )
 
     @property
     def dtype(self) -> str | None:
@@ -300,10 +272,3 @@ class ExportOptions:
         """
         fields = (field.name for field in dataclasses.fields(cls))
         return cls(**{name: values[name] for name in fields if name in values})
-
-
-def _check_positive(name, sizes):
-    if any(size < 1 for size in sizes):
-        raise ValueError(
-            f"`{name}` must be positive numbers. Received: {name}={sizes}."
-        )

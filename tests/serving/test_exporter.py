@@ -112,16 +112,12 @@ def test_export_holds_the_files_of_a_servable():
 
 def test_versions_count_up_and_none_is_overwritten(tmp_path, fast_save):
     assert export(tmp_path).path == f"{tmp_path}/name/1"
-    assert export(tmp_path, version=7).path == f"{tmp_path}/name/7"
     (tmp_path / "name" / "notes").mkdir()
+    (tmp_path / "name" / "7").mkdir()
     assert export(tmp_path).path == f"{tmp_path}/name/8"
-    with pytest.raises(ValueError, match="version=7; in .*: 1, 7, 8"):
-        export(tmp_path, version=7)
-    with pytest.raises(ValueError, match="version=-1"):
-        export(tmp_path, version=-1)
-    assert len(fast_save) == 3
+    assert len(fast_save) == 2
     assert saved_model.newest(tmp_path / "name").endswith("/8")
-    assert saved_model.newest(tmp_path / "name" / "7").endswith("/7")
+    assert saved_model.newest(tmp_path / "name" / "1").endswith("/1")
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -152,31 +148,6 @@ def test_exports_at_once_get_a_version_each(export_dir, fast_save, monkeypatch):
     assert files.list_folder(export_dir) == ["2", "3"]
     for version in ("2", "3"):
         assert files.exists(f"{export_dir}/{version}/saved_model.pb")
-
-
-def test_a_given_version_that_another_exporter_took(
-    export_dir, fast_save, monkeypatch
-):
-    save = exporter.save
-
-    def save_after_another(*arguments):
-        save(*arguments)
-        files.write_text(f"{export_dir}/007/saved_model.pb", "another's")
-
-    monkeypatch.setattr(exporter, "save", save_after_another)
-    with pytest.raises(ValueError, match="version=7, which .* has by now"):
-        export_to(export_dir, version=7)
-    assert files.list_folder(export_dir) == ["007"]
-
-
-def test_a_claimed_version_is_refused_at_once(fast_save):
-    export_dir = f"ram://{uuid.uuid4().hex}"
-    claim = f".7.{uuid.uuid4().hex}.claim"
-    files.write_text(f"{export_dir}/{claim}", "")
-    with pytest.raises(ValueError, match=f"version=7; .*{claim}, to be"):
-        export_to(export_dir, version=7)
-    assert fast_save == []
-    assert export_to(export_dir).path == f"{export_dir}/8"
 
 
 @pytest.mark.parametrize(
@@ -259,10 +230,6 @@ def test_a_version_with_leading_zeros_is_one(export_dir, fast_save):
         files.write_text(f"{export_dir}/{name}/saved_model.pb", "old")
     assert saved_model.versions(export_dir) == [1]
     assert saved_model.newest(export_dir) == f"{export_dir}/0001"
-    with pytest.raises(ValueError, match="version=1; in .*: 1"):
-        export_to(export_dir, version=1)
-    with pytest.raises(ValueError, match="of 63 bits"):
-        export_to(export_dir, version=2**63)
     exported = export_to(export_dir, keep_versions=1)
     assert exported.path == f"{export_dir}/2"
     assert exported.pruned == (1,)
@@ -389,7 +356,6 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
             ({name: value}, f"`{name}` must be {expected}.*Received: {name}=")
             for name, value, expected in (
                 ("max_seq_length", "19", "an integer"),
-                ("version", 1.0, "an integer"),
                 ("keep_versions", True, "an integer"),
                 ("timeout_seconds", "5", "a number"),
                 ("is_checked", "no", "true or false"),
@@ -398,7 +364,6 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
                 ("check_file", 3, "a string"),
                 ("text_features", None, "a list of names"),
                 ("warmup_batch_sizes", 8, "a list of integers"),
-                ("jit_lengths", ["8"], "a list of integers"),
                 ("settings", None, "a dictionary"),
                 ("bounds", [], "a dictionary"),
             )
@@ -437,7 +402,7 @@ def test_wrong_arguments_of_an_export():
 
 def test_numbers_of_numpy_are_stored():
     options = ExportOptions(
-        version=np.int64(7),
+        keep_versions=np.int64(7),
         timeout_seconds=np.float32(2.5),
         warmup_batch_sizes=np.array([1, 8]),
         settings={"top_k": np.int64(3)},
@@ -491,7 +456,7 @@ def test_a_damaged_saved_model_is_named(tmp_path, data):
         ("max_seq_length", "19"),
         ("max_seq_length", 2),
         ("text_features", [1]),
-        ("jit_lengths", ["8"]),
+        ("warmup_batch_sizes", ["8"]),
         ("is_frozen", 1),
         ("weights_sha256", ["a"]),
     ],

@@ -263,7 +263,7 @@ def ids_of(kind, length=4):
 
 @pytest.mark.parametrize(
     "kind",
-    ["pair", "compiled_pair", "squad", "tagger", "choice", "fill_mask"],
+    ["pair", "squad", "tagger", "choice", "fill_mask"],
 )
 @pytest.mark.parametrize("length", [0, 24])
 def test_no_ids_and_too_many_are_refused(kind, length):

@@ -106,12 +106,6 @@ EXPORTS = {
     ),
     "preprocessor": ("encoder", ExportOptions(kind="preprocessor")),
     "bfloat16": ("pair", ExportOptions(precision="bfloat16")),
-    "compiled_pair": (
-        "pair",
-        ExportOptions(
-            is_jit_compiled=True, jit_lengths=(8,), jit_batch_sizes=(2,)
-        ),
-    ),
 }
 # The same and others with frozen weights, and bounds that cut.
 _BOUNDS = {

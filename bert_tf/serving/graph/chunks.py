@@ -41,12 +41,7 @@ def call_module(
         inputs: The model inputs, int32 `[B, L]`, padded at the end.
         answer_shape: Shape of a row's answer.
     """
-    return compute_in_chunks(
-        inputs,
-        module.compute,
-        answer_shape,
-        module.chunk_size,
-    )
+    return compute_in_chunks(inputs, module.compute, answer_shape)
 
 
 def compute_windows(
@@ -78,17 +73,16 @@ def compute_in_chunks(
     inputs: dict[str, tf.Tensor],
     compute: Callable[[dict[str, tf.Tensor]], tf.Tensor],
     answer_shape: Sequence[int | None],
-    chunk_size: int | None = None,
 ) -> tf.Tensor:
     """Computes rows chunk by chunk, with TensorFlow operations.
+
+    At least `CHUNK_SIZE` rows make at least two chunks.
 
     Args:
         inputs: The model inputs, int32 `[B, L]`, padded at the end.
         compute: A function from the inputs of some rows, cut to the longest
             of them, to numbers `[rows, ...]`. All rows get the same shape.
         answer_shape: Shape of a row's answer, with None for unknown sizes.
-        chunk_size: The most rows computed together. If None, `CHUNK_SIZE`, but
-            at least `CHUNK_SIZE` rows make at least two chunks.
 
     Returns:
         float32 `[B, ...]`.
@@ -96,10 +90,8 @@ def compute_in_chunks(
     lengths = tf.reduce_sum(inputs[features.INPUT_MASK], axis=1)
     order = tf.argsort(lengths, stable=True)
     num_rows = tf.size(order)
-    rows_together = chunk_size
-    if rows_together is None:
-        most = len(_ROWS_TOGETHER) - 1
-        rows_together = tf.gather(_ROWS_TOGETHER, tf.minimum(num_rows, most))
+    most = len(_ROWS_TOGETHER) - 1
+    rows_together = tf.gather(_ROWS_TOGETHER, tf.minimum(num_rows, most))
     lengths = tf.gather(lengths, order)
     # Stacked: three tensors would take three times as many operations.
     stacked = tf.stack([inputs[name] for name in features.MODEL_INPUTS], axis=1)

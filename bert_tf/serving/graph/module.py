@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.serving.graph import inputs as inputs_lib
-from bert_tf.serving.graph.compiled import CompiledModel
 from bert_tf.serving.inference.encoder import InferenceEncoder
 from bert_tf.serving.inference.encoder import is_known
 
@@ -45,11 +44,6 @@ class ModelCaller:
         return {
             name: inputs[outside] for name, outside in self._input_names.items()
         }
-
-    @property
-    def chunk_size(self) -> int | None:
-        """The `chunk_size` of `chunks.compute_in_chunks`."""
-        return None
 
     def compute(self, inputs: dict[str, tf.Tensor]) -> Any:
         """Returns the output for model inputs that are known to be valid."""
@@ -91,13 +85,7 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         self._is_frozen = servable.options.is_frozen
         encoder = None
         if is_known(servable.encoder.config):
-            # XLA runs several small products in parallel, which is faster than
-            # the one larger product that constant weights would be joined to.
-            encoder = InferenceEncoder(
-                servable.encoder,
-                are_constant=self._is_frozen
-                and not servable.options.is_jit_compiled,
-            )
+            encoder = InferenceEncoder(servable.encoder, self._is_frozen)
         self._call_model = lambda inputs, training: servable.call_model(
             inputs, training, encoder
         )
@@ -114,11 +102,6 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
             ]
         self._weights = lambda: model.weights
         self.max_length = model.config.max_position_embeddings
-        self._shapes = (
-            servable.row_shape,
-            servable.options.jit_lengths,
-            servable.options.jit_batch_sizes,
-        )
         names, config = self._input_names, model.config
         # Under the names that clients use.
         sizes = {names[features.INPUT_IDS]: config.vocab_size}
@@ -126,8 +109,6 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         if config.type_vocab_size > 1:
             sizes[names[features.SEGMENT_IDS]] = config.type_vocab_size
         self._sizes = sizes
-        self._padding_id = model.config.padding_idx or 0
-        self._compiled: CompiledModel | None = None
         self.regularization_losses: list[Any] = []
         self.vocab_file = tf.saved_model.Asset(vocab_path)
         self.do_lower_case = tf.Variable(
@@ -154,32 +135,10 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         if self._is_frozen:
             answer = self._trace_with_constants()
             self._call_model = lambda inputs, training: answer(inputs)
-        row_shape, lengths, batch_sizes = self._shapes
-        if batch_sizes:
-            # Requests of ids may be longer than the length texts are cut to.
-            self._compiled = CompiledModel(
-                lambda inputs: self._call_model(inputs, False),
-                self.to_model_inputs(self.ids_spec()),
-                row_shape,
-                sorted({*lengths, self.max_length}),
-                batch_sizes,
-                self._padding_id,
-            )
         self.__call__.get_concrete_function(self.ids_spec(), training=False)
         if not self._is_frozen:
             self.__call__.get_concrete_function(self.ids_spec(), training=True)
             self.training_call.get_concrete_function(self.ids_spec())
-
-    def compute(self, inputs: dict[str, tf.Tensor]) -> Any:
-        if self._compiled is not None:
-            return self._compiled.compute(inputs)
-        return super().compute(inputs)
-
-    @property
-    def chunk_size(self) -> int | None:
-        if self._compiled is not None:
-            return self._compiled.chunk_size
-        return super().chunk_size
 
     @tf.function(autograph=False)
     def __call__(
@@ -189,8 +148,6 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         inputs = self.to_model_inputs(
             inputs_lib.check_ids(inputs, self._sizes, self.max_length)
         )
-        if self._compiled is not None and not training:
-            return self._compiled(inputs)
         return self._call_model(inputs, training)
 
     @tf.function(autograph=False)

@@ -96,7 +96,6 @@ class Classification(Servable):
         ),
     }
     MODEL = BertClassifier
-    IS_COMPILABLE = True
     SETTINGS = {COUNT_TOKENS: False}
 
     @classmethod

@@ -75,7 +75,6 @@ class Embedding(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertEncoder
-    IS_COMPILABLE = True
     SETTINGS = {
         "embedding": MEAN,
         "normalize": False,

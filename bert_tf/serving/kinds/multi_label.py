@@ -57,7 +57,6 @@ class MultiLabel(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertClassifier
-    IS_COMPILABLE = True
     SETTINGS = {COUNT_TOKENS: False}
 
     @classmethod

@@ -111,16 +111,11 @@ def open_folder(
         model.config.check_length(preprocessor.max_seq_length)
         if options.is_frozen:
             _check_size(model)
-    longest = preprocessor.max_seq_length
     options = dataclasses.replace(
         options,
-        max_seq_length=longest,
+        max_seq_length=preprocessor.max_seq_length,
         tokens_in_text=preprocessor.tokenizer.spec.tokens_in_text,
     )
-    if options.is_jit_compiled:
-        # Longer lengths would be compiled for nothing.
-        lengths = (min(length, longest) for length in options.jit_lengths)
-        options = dataclasses.replace(options, jit_lengths=(*lengths, longest))
     return kind(model, preprocessor, task, options, weight_files)
 
 

@@ -55,7 +55,6 @@ class Reranker(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertClassifier
-    IS_COMPILABLE = True
     SETTINGS = {COUNT_TOKENS: False}
 
     @classmethod

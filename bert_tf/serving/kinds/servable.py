@@ -47,7 +47,6 @@ class Servable:
             give.
         BOUNDS: {name: default} of the limits for a request, likewise.
         BOUNDS_OF_IDS: The names in `BOUNDS` that also apply to ids.
-        IS_COMPILABLE: Whether XLA can compile it: answers have one shape.
         TAKES_PAIRS: Whether the preprocessor in the SavedModel takes pairs.
         READS_COLUMNS: Whether its files have a column of words.
         input_names: The clients' names for the model inputs, {name in
@@ -69,7 +68,6 @@ class Servable:
     SETTINGS: dict[str, Any] = {}
     BOUNDS = {"max_text_bytes": 2**20}
     BOUNDS_OF_IDS: tuple[str, ...] = ()
-    IS_COMPILABLE = False
     TAKES_PAIRS = True
     READS_COLUMNS = False
     input_names = {name: name for name in features.MODEL_INPUTS}
@@ -132,13 +130,6 @@ class Servable:
                 "`token_column` must be given with a tagger only. "
                 f"Received: token_column={options.token_column!r}, "
                 f"{cls.__name__}."
-            )
-        if options.is_jit_compiled and not cls.IS_COMPILABLE:
-            raise ValueError(
-                "`is_jit_compiled` must be False for this kind: classifiers, "
-                "regressions, multi-label models, rerankers and embeddings can "
-                "be compiled. "
-                f"Received: is_jit_compiled=True, {cls.__name__}."
             )
         settings = {**cls.SETTINGS, **options.settings}
         if settings.get(COUNT_TOKENS) and options.contents == options_lib.IDS:

@@ -9,12 +9,6 @@ from bert_tf.serving.kinds.output import show_text
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.proof import check
 
-# Printed with a compiled export.
-NEEDS_XLA = (
-    "Compiled by XLA: the server must be started with "
-    "--xla_cpu_compilation_enabled."
-)
-
 
 def comparisons_table(
     version: str,
@@ -78,18 +72,6 @@ def answers_table(texts: Sequence[Row], answers: dict[str, np.ndarray]) -> str:
             values = {name: array[row] for name, array in answers.items()}
             cells.append(output.cell(values))
     return _table([header, *rows])
-
-
-def compilation_table(
-    seconds: dict[tuple[int, int], tuple[float, float]],
-) -> str:
-    """Returns the table of `compilation.seconds_by_shape`'s results."""
-    rows = [("rows", "length", "compiled in", "then a call takes")]
-    rows += [
-        (str(size), str(length), f"{first:.2f} s", f"{last * 1e3:.1f} ms")
-        for (size, length), (first, last) in seconds.items()
-    ]
-    return f"{NEEDS_XLA}\n{_table(rows)}"
 
 
 def _table(rows):
