@@ -266,7 +266,7 @@ def measure_models():
             servable = opening.open_folder(
                 _INIT_CHECKPOINT.value,
                 ExportOptions(
-                    kind="embedding", is_frozen=True, precision=precision
+                    kind="embedding", freeze=True, precision=precision
                 ),
             )
             if name.startswith("int8"):

@@ -12,7 +12,7 @@ two classes, and no accuracy is measured. All sides use the same folder:
 
     float32           our SavedModel, run by TensorFlow
     float32_frozen    the same with --freeze
-    bfloat16_frozen   the same with --serving_precision=bfloat16 --freeze
+    bfloat16_frozen   the same with --precision=bfloat16 --freeze
     onnx, onnx_int8   our ONNX, by ONNX Runtime and `tokenizers`; only classes
     transformers      eager, float32: its pipeline for entities; for spans, what
                       its pipeline did before release 5 removed it
@@ -124,10 +124,10 @@ _KINDS = {
 _PLAIN = ExportOptions()
 _OPTIONS = {
     "float32": _PLAIN,
-    "float32_frozen": ExportOptions(is_frozen=True, is_checked=False),
+    "float32_frozen": ExportOptions(freeze=True, check=False),
     # The table shows in the score what it costs.
     "bfloat16_frozen": ExportOptions(
-        precision=BFLOAT16, is_frozen=True, is_checked=False
+        precision=BFLOAT16, freeze=True, check=False
     ),
 }
 _OURS = (*_OPTIONS, "onnx", "onnx_int8")

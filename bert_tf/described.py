@@ -7,6 +7,7 @@ same ranges to the values wherever they come from.
 import dataclasses
 import math
 import os
+import typing
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -46,6 +47,8 @@ _KINDS: dict[Any, str] = {
     float | None: "a number or None",
     str: "a string or path",
     str | None: "a string, path or None",
+    Sequence[str]: "names",
+    Sequence[int]: "integers",
 }
 _OPTIONAL = (bool | None, int | None, float | None, str | None)
 
@@ -81,6 +84,8 @@ def option(
 def check(options: Any) -> None:
     """Checks a dataclass's `option`s, and makes NumPy's values Python's.
 
+    Lists become tuples, and a range holds for each of their entries.
+
     Args:
         options: The dataclass; fields that are no options are left alone.
 
@@ -91,10 +96,12 @@ def check(options: Any) -> None:
     for field in dataclasses.fields(options):
         if "help" in field.metadata:
             value = getattr(options, field.name)
-            if isinstance(value, np.generic):
+            if isinstance(value, np.generic | np.ndarray):
                 # The files of a training cannot hold NumPy values.
-                value = value.item()
-                object.__setattr__(options, field.name, value)
+                value = value.tolist()
+            if isinstance(value, list | range):
+                value = tuple(value)
+            object.__setattr__(options, field.name, value)
             _check(field, value)
 
 
@@ -110,19 +117,32 @@ def _check(field, value):
         wanted = "a finite number"
     elif value is None:
         return
-    elif values is not None and not values.has(value):
+    elif values is not None and not all(
+        map(values.has, value if isinstance(value, tuple) else [value])
+    ):
         wanted = values.text
     elif choices and field.type in _KINDS and value not in choices:
         wanted = f"one of {', '.join(choices)}"
     if wanted is not None:
         raise ValueError(
             f"--{field.name} must be {wanted}. "
-            f"Received: --{field.name}={files.shortened(value)}."
+            f"Received: --{field.name}={_as_flag(value)}."
         )
+
+
+def _as_flag(value):
+    if isinstance(value, tuple):
+        return ",".join(map(files.shortened, value))
+    return files.shortened(value)
 
 
 def _is_of(kind, value):
     """Returns whether a value is of one of `_KINDS`."""
+    if kind in (Sequence[str], Sequence[int]):
+        (kind,) = typing.get_args(kind)
+        return isinstance(value, tuple) and all(
+            _is_of(kind, entry) for entry in value
+        )
     if value is None:
         return kind in _OPTIONAL
     if kind in (str, str | None):

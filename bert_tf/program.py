@@ -24,6 +24,7 @@ from typing import Any
 from absl import app
 from absl import flags
 
+from bert_tf import flag_aliases
 from bert_tf import quiet
 
 # Flags that are defined here belong to the programs.
@@ -150,7 +151,7 @@ def _parse(argv):
     try:
         with help_printed():
             try:
-                rest = flags.FLAGS(argv)
+                rest = flags.FLAGS(flag_aliases.renamed(argv, {*flags.FLAGS}))
             except SystemExit:
                 # Of --help: absl ends with 1, as if it were an error.
                 sys.exit(0)
@@ -236,7 +237,7 @@ def define_flags(
         if choices:
             holder = flags.DEFINE_enum(name, default, choices, help_text)
         elif typing.get_origin(field.type) is Sequence:
-            holder = flags.DEFINE_list(name, default, help_text)
+            holder = flags.DEFINE_list(name, [*(default or ())], help_text)
         else:
             holder = _DEFINE[kind](name, default, help_text)
         holders[field.name] = holder
@@ -254,9 +255,24 @@ def from_flags(dataclass: Any, **given: Any) -> Any:
         The dataclass. Its other fields have the values of the flags of the same
         names.
     """
-    names = {field.name for field in dataclasses.fields(dataclass)}
-    values = {name: flags.FLAGS[name].value for name in names - given.keys()}
+    values = {
+        field.name: value_of(field)
+        for field in dataclasses.fields(dataclass)
+        if field.name not in given
+    }
     return dataclass(**given, **values)
+
+
+def value_of(field: dataclasses.Field[Any]) -> Any:
+    """Returns the value of the flag of a field.
+
+    Raises:
+        ValueError: If a list is to hold numbers, and does not.
+    """
+    flag = flags.FLAGS[field.name]
+    if field.type == Sequence[int]:
+        return numbers(flag)
+    return tuple(flag.value) if isinstance(flag.value, list) else flag.value
 
 
 def require(**values: object) -> None:
@@ -266,8 +282,39 @@ def require(**values: object) -> None:
             raise ValueError(f"--{name} must be given.")
 
 
+def check_used(
+    dataclass: Any, conditions: Collection[str] | None = None
+) -> None:
+    """Raises `ValueError` if a flag is given that nothing would read.
+
+    Args:
+        dataclass: The class of the options. In an option's metadata,
+            `only_with` has the flags that must have certain values with it,
+            {name: values}.
+        conditions: Names of the flags that are looked at; None for all.
+    """
+    for field in dataclasses.fields(dataclass):
+        if not flags.FLAGS[field.name].present:
+            continue
+        for other, values in field.metadata.get("only_with", {}).items():
+            found = flags.FLAGS[other].value
+            if found in values or not (
+                conditions is None or other in conditions
+            ):
+                continue
+            wanted = f"={' or '.join(map(str, values))}"
+            raise ValueError(
+                f"--{field.name} must be given with "
+                f"--{other}{wanted.replace('=True', '')}. "
+                f"Received: --{other}={found}."
+            )
+
+
 def check_as_tuned(
-    flag: flags.FlagHolder, is_right: bool, wanted: str, received: str
+    flag: flags.FlagHolder | flags.Flag,
+    is_right: bool,
+    wanted: str,
+    received: str,
 ) -> None:
     """Raises `ValueError` if a flag is given that contradicts a tuned model.
 
@@ -284,16 +331,17 @@ def check_as_tuned(
         )
 
 
-def numbers(flag: flags.FlagHolder) -> tuple[int, ...]:
+def numbers(flag: flags.FlagHolder | flags.Flag) -> tuple[int, ...]:
     """Returns the whole numbers in a list flag.
 
     Raises:
         ValueError: If an entry is negative or no whole number; the message
             names the flag.
     """
-    if not all(word.isdecimal() for word in flag.value):
+    words = flag.value or []
+    if not all(word.isdecimal() for word in words):
         raise ValueError(
             f"--{flag.name} must be numbers with commas between. "
-            f"Received: --{flag.name}={','.join(flag.value)}."
+            f"Received: --{flag.name}={','.join(words)}."
         )
-    return tuple(map(int, flag.value))
+    return tuple(map(int, words))

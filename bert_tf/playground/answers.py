@@ -285,7 +285,7 @@ class Sentences(Shown):
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {
-            "prompt": self.servable.options.settings["prompt"],
+            "prompt": self.servable.options.prompt,
         }
 
     def answer(self, texts: Sequence[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import tempfile
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.saved_model import save_context
@@ -15,8 +16,7 @@ from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.options import FLOAT32
-from bert_tf.serving.options import IDS
-from bert_tf.serving.options import TIMEOUT_SECONDS
+from bert_tf.serving.options import ONNX
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import accuracy
 from bert_tf.serving.proof import check
@@ -84,7 +84,7 @@ def export(
     model_dir: files.AnyPath,
     export_dir: files.AnyPath,
     options: ExportOptions = _DEFAULT,
-) -> Export:
+) -> Any:
     """Writes a model folder as a SavedModel to `export_dir/version/`.
 
     Several exporters may write to the same folder at once; each gets a version
@@ -117,6 +117,10 @@ def export(
         [[b'law', b'sales']]
     """
     _check_arguments(model_dir, export_dir, options)
+    if options.format == ONNX:
+        from bert_tf.serving import onnx_exporter
+
+        return onnx_exporter.export(model_dir, export_dir, options)
     export_dir = os.fspath(export_dir).rstrip("/")
     # Versions in ONNX are only written to a disk.
     if not files.is_remote(export_dir):
@@ -142,7 +146,7 @@ def export(
                 os.path.basename(export_dir),
             )
         table = ""
-        if options.is_checked:
+        if options.check:
             table = _check(temporary, servable, model_dir, texts, dev_set)
         exported = _describe(temporary, table)
         version = publishing.publish(temporary, export_dir)
@@ -180,8 +184,6 @@ def _open_folder(model_dir, options):
     servable = opening.open_folder(model_dir, options)
     if options.warmup_batch_sizes:
         warmup.check_number(servable, options.warmup_batch_sizes)
-    if not servable.takes_text:
-        _check_bounds_of_ids(options.bounds, servable)
     return servable
 
 
@@ -193,7 +195,7 @@ def _read_dev_set(servable):
         or options.max_accuracy_loss is not None
         or options.label_column is not None
     ):
-        return accuracy.read_dev_set(servable, options)
+        return accuracy.read_dev_set(servable)
     return None
 
 
@@ -218,13 +220,12 @@ def _compare(folder, servable, model_dir, texts, dev_set):
     """
     options, trained = servable.options, servable
     if options.precision != FLOAT32:
-        trained = check.trained_servable(folder, model_dir)
+        trained = check.trained_servable(options, model_dir)
     scorer = dev_set and Scorer(dev_set)
     release, comparisons = check.compare(
         folder,
         trained,
         texts,
-        timeout_seconds=options.timeout_seconds or TIMEOUT_SECONDS,
         scorer=scorer,
     )
     settings = saved_model.read_settings(folder)
@@ -242,18 +243,6 @@ def _compare(folder, servable, model_dir, texts, dev_set):
             )
     saved_model.write_settings(folder, settings)
     return table, problem
-
-
-def _check_bounds_of_ids(bounds, servable):
-    """Raises `ValueError` for bounds that do not apply to requests of ids."""
-    unused = [name for name in bounds if name not in servable.BOUNDS_OF_IDS]
-    if unused:
-        names = " and ".join(f"`{name}`" for name in unused)
-        values = ", ".join(f"{name}={bounds[name]!r}" for name in unused)
-        raise ValueError(
-            f"{names} must not be given with contents={IDS}, which takes no "
-            f"text. Received: {values}."
-        )
 
 
 def save(servable: Servable, folder: str) -> None:
@@ -284,6 +273,8 @@ def save(servable: Servable, folder: str) -> None:
     saved_model.set_method_names(folder, signatures.METHOD_NAMES)
     saved_model.check_ops(folder, has_text=servable.takes_text)
     settings = dataclasses.asdict(servable.options)
+    # The results get that name.
+    del settings["check"]
     settings["tensorflow"] = tf.__version__
     settings["weights_sha256"] = servable.weights_sha256
     saved_model.write_settings(folder, settings)

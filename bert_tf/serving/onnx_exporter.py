@@ -32,7 +32,6 @@ from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.multi_label import MultiLabel
 from bert_tf.serving.kinds.multiple_choice import MultipleChoice
-from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.question_answering import QuestionAnswering
 from bert_tf.serving.kinds.reranker import Reranker
 from bert_tf.serving.kinds.servable import Servable
@@ -54,11 +53,16 @@ FLOAT_FILE, INT8_FILE = saved_model.ONNX_FILE, "model_int8.onnx"
 FILES = (FLOAT_FILE, INT8_FILE)
 # The options that apply to ONNX.
 _TAKEN = (
+    "format",
     "kind",
-    "settings",
+    "pooling",
+    "normalize",
+    "prompt_name",
+    "prompt",
+    "layer",
     "max_seq_length",
     "text_features",
-    "is_checked",
+    "check",
     "check_file",
     "label_column",
     "token_column",
@@ -124,11 +128,11 @@ def export(
             f"Received: {model.ByteSize():,} bytes."
         )
     texts = servable.check_texts()
-    dev_set = accuracy.read_dev_set(servable, options, signatures.IDS)
+    dev_set = accuracy.read_dev_set(servable, signatures.IDS)
     with publishing.work_folder(export_dir) as folder:
         _write(folder, model, servable, model_dir)
         table = ""
-        if options.is_checked:
+        if options.check:
             table = _check(folder, servable, model_dir, texts, dev_set)
         sizes = {name: os.path.getsize(f"{folder}/{name}") for name in FILES}
         version = publishing.publish(folder, export_dir)
@@ -178,16 +182,16 @@ def make_model(servable: Servable) -> Any:
     make = _MAKERS.get(type(servable))
     if make is None:
         raise ValueError(
-            "`format` must be saved_model for this kind: onnx is for "
+            "--format must be saved_model for this kind: onnx is for "
             "classifiers, regressions, multi-label models, rerankers, taggers, "
             "question answering, multiple choice, and embeddings of texts or "
             "tokens. "
-            f"Received: format=onnx, a model of {type(servable).__name__}."
+            f"Received: --format=onnx, a model of {type(servable).__name__}."
         )
     if servable.model.config.is_decoder:
         raise ValueError(
-            "`format` must be saved_model for a left-to-right model. "
-            "Received: format=onnx."
+            "--format must be saved_model for a left-to-right model. "
+            "Received: --format=onnx."
         )
     return make(servable)
 
@@ -364,7 +368,7 @@ def _make_span_predictor(servable):
 def _make_token_embeddings(servable):
     graph = OnnxGraph()
     outputs = onnx_graph.add_encoder(graph, servable.model)
-    x = outputs[servable.options.settings[token_embeddings.LAYER]]
+    x = outputs[servable.options.layer]
     mask = _add_float_mask(graph, onnx_graph.INPUTS[1])
     axes = [onnx_graph.LENGTH, servable.model.config.hidden_size]
     return graph.to_model(
@@ -381,12 +385,13 @@ def _make_embedding(servable):
         x = graph.apply("Concat", *layers, axis=-1)
     if servable.num_left_out:
         x, mask = _cut_prompt(graph, x, mask, servable.num_left_out)
-    x = _add_pooling(graph, x, mask, servable.pooling)
-    x = _add_dense(graph, x, servable.dense)
-    if servable.options.settings["normalize"]:
+    vectors = servable.made_vectors
+    x = _add_pooling(graph, x, mask, vectors.pooling)
+    x = _add_dense(graph, x, vectors.dense)
+    if servable.options.normalize:
         x = _add_normalization(graph, x)
-    if len(layers) == 1 and servable.truncate_dim is not None:
-        start, end = graph.integers(0), graph.integers(servable.truncate_dim)
+    if len(layers) == 1 and vectors.truncate_dim is not None:
+        start, end = graph.integers(0), graph.integers(vectors.truncate_dim)
         x = graph.apply("Slice", x, start, end, graph.integers(1))
     return graph.to_model({"embeddings": (x, servable.row_shape)})
 
@@ -542,11 +547,9 @@ def _describe(servable, labels):
         "max_seq_length": options.max_seq_length,
         "weights_sha256": servable.weights_sha256,
     }
-    settings = dict(options.settings)
-    # It is about texts.
-    settings.pop(COUNT_TOKENS, None)
-    if settings:
-        described["settings"] = settings
+    for name in servable.DEFAULTS:
+        if name in _TAKEN:
+            described[name] = getattr(options, name)
     if labels:
         described["labels"] = labels
     return described
@@ -558,23 +561,18 @@ def _check_options(options, export_dir):
         default = getattr(ExportOptions(), field.name)
         if field.name not in _TAKEN and value != default:
             raise ValueError(
-                f"`{field.name}` must not be given with format=onnx. "
-                f"Received: {field.name}={value!r}."
+                f"--{field.name} must not be given with --format=onnx. "
+                f"Received: --{field.name}={value}."
             )
-    if options.settings.get(COUNT_TOKENS):
-        raise ValueError(
-            f"`{COUNT_TOKENS}` must be False with format=onnx, which takes no "
-            f"text. Received: {COUNT_TOKENS}=True."
-        )
     if files.is_remote(export_dir):
         raise ValueError(
-            "`export_dir` must be a local folder with format=onnx. "
-            f"Received: export_dir={export_dir}."
+            "--export_dir must be a local folder with --format=onnx. "
+            f"Received: --export_dir={export_dir}."
         )
     saved_model.check_holds_no(
         export_dir,
         saved_model.FILE,
-        "SavedModel with format=onnx: a server would take the ONNX files for "
+        "SavedModel with --format=onnx: a server would take the ONNX files for "
         "one of its versions",
     )
     files.check_may_be_written_into(export_dir)
@@ -587,7 +585,7 @@ def _check_installed():
         _onnxruntime()
     except ImportError as error:
         raise ValueError(
-            "`format` onnx needs onnx and onnxruntime: pip install "
+            "--format=onnx needs onnx and onnxruntime: pip install "
             f"'bert_tf[onnx]'. ({error})"
         ) from error
 

@@ -23,6 +23,7 @@ def test_exports_a_checked_servable_and_tells_what_it_holds(
         f"--export_dir={servable}",
         "--max_seq_length=11",
         "--kind=embedding",
+        # The former name is understood.
         "--embedding=cls",
         "--normalize",
         "--serving_precision=bfloat16",
@@ -36,13 +37,15 @@ def test_exports_a_checked_servable_and_tells_what_it_holds(
     assert "<- text: string [?]" in process.stdout
     assert "-> embeddings: float32 [?, 8]" in process.stdout
     settings = saved_model.read_settings(servable / "3")
-    assert settings["settings"] == {
-        "embedding": "cls",
+    wanted = {
+        "pooling": "cls",
         "normalize": True,
         "prompt": "",
         "count_tokens": False,
+        "max_text_bytes": 70,
+        "max_windows": None,
     }
-    assert settings["bounds"] == {"max_text_bytes": 70}
+    assert wanted.items() <= settings.items()
     stored = tf.train.load_checkpoint(f"{servable}/3/variables/variables")
     dtypes = set(stored.get_variable_to_dtype_map().values())
     assert tf.bfloat16 in dtypes and tf.float32 not in dtypes
@@ -61,28 +64,28 @@ def test_exports_a_checked_servable_and_tells_what_it_holds(
     [
         (
             ["--format=onnx", "--freeze"],
-            "`is_frozen` must not be given with format=onnx. "
-            "Received: is_frozen=True.",
+            "--freeze must not be given with --format=onnx. "
+            "Received: --freeze=True.",
         ),
         (
-            ["--format=onnx", "--serving_precision=bfloat16"],
-            "`precision` must not be given with format=onnx. "
-            "Received: precision='bfloat16'.",
+            ["--format=onnx", "--precision=bfloat16"],
+            "--precision must not be given with --format=onnx. "
+            "Received: --precision=bfloat16.",
         ),
         (
             ["--label_column=a"],
-            "`label_column` must be given with a `check_file`. "
-            "Received: label_column='a', check_file=None.",
+            "--label_column must be given with --check_file. "
+            "Received: --label_column=a.",
         ),
         (
             ["--kind=encoder", "--freeze"],
-            "`is_frozen` must be False with the kind encoder, which can be "
-            "trained by its API. Received: is_frozen=True.",
+            "--freeze must not be given with --kind=encoder, which can be "
+            "trained by its API.",
         ),
         (
             ["--kind=preprocessor", "--contents=ids"],
-            "`contents` must be text with the kind preprocessor. "
-            "Received: contents='ids'.",
+            "--contents must be text with --kind=preprocessor. "
+            "Received: --contents=ids.",
         ),
     ],
 )

@@ -148,7 +148,8 @@ def join(parts):
 def requests_of(kind, signature):
     """Returns requests of one, two and one rows, of different lengths."""
     servable = check.trained_servable(
-        serving_models.exported(kind), serving_models.model_dir(kind)
+        saved_model.read_options(serving_models.exported(kind)),
+        serving_models.model_dir(kind),
     )
     strings = [b"the quick", b"lorem, a longer one", b"x", b"b " * 30]
     if kind == "squad":

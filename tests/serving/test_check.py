@@ -33,7 +33,9 @@ from support import serving_models
 def test_a_small_difference_is_found_and_placed(monkeypatch):
     monkeypatch.setattr(caller, "calling", serving_models.calling)
     path = serving_models.exported("encoder", "ids")
-    servable = check.trained_servable(path, serving_models.model_dir("encoder"))
+    servable = check.trained_servable(
+        saved_model.read_options(path), serving_models.model_dir("encoder")
+    )
     # One word, in one of the texts.
     row = serving_models.VOCABULARY.index("quick")
     table = servable.model.embeddings.word_embeddings
@@ -610,8 +612,9 @@ def test_texts_that_were_cut_are_shown(is_cut):
 
 
 def test_answers_need_a_saved_model_that_takes_text():
+    path = serving_models.exported("encoder", "ids")
     with pytest.raises(ValueError, match="takes ids only"):
-        check.answer_texts(serving_models.exported("encoder", "ids"), [(b"a",)])
+        check.answer_texts(path, saved_model.read_options(path), [(b"a",)])
 
 
 def test_where_no_saved_model_is(tmp_path):

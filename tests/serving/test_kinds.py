@@ -175,7 +175,7 @@ def test_fill_mask_answers_are_the_pretrainers(preprocessor, pretrainer):
 
 def test_tokens_of_one_score_may_change_places(preprocessor):
     servable = serving_models.make_servable(
-        FillMask, preprocessor=preprocessor, settings={"top_k": 2}
+        FillMask, preprocessor=preprocessor, top_k=2
     )
     texts = [(b"a [MASK]",)]
     probabilities = np.zeros([1, 1, len(VOCABULARY)], "float32")
@@ -244,7 +244,7 @@ def test_embeddings_of_other_layers(embedding, extraction):
             return {"encoder_outputs": outputs}
 
     servable = serving_models.make_servable(
-        Embedding, Model(), settings={"embedding": embedding}
+        Embedding, Model(), pooling=embedding
     )
     found = servable.trained_answers({"input_mask": mask}, [])
     np.testing.assert_allclose(
@@ -348,22 +348,22 @@ def test_strings_that_change_in_bfloat16_are_counted():
 @pytest.mark.parametrize(
     "kind, settings, message",
     [
-        ("encoder", {"top_k": 3}, "`top_k` must not be given .* kind encoder"),
-        (None, {"embedding": "cls"}, "`embedding` must not .* kind task"),
-        ("embedding", {"embedding": "sum"}, "one of cls, mean, max, last_four"),
-        ("fill_mask", {"top_k": 0}, "`top_k` must be at least 1"),
-        ("fill_mask", {"top_k": 2.5}, "`top_k` must be an integer"),
-        ("embedding", {"embedding": ["cls"]}, "`embedding` must be a string"),
+        ("encoder", {"top_k": 3}, "--top_k must not be .* --kind=encoder"),
+        (None, {"pooling": "cls"}, "--pooling must not .* --kind=task"),
+        ("embedding", {"pooling": "sum"}, "one of cls, mean, max, last_four"),
+        ("fill_mask", {"top_k": 0}, "--top_k must be positive"),
+        ("fill_mask", {"top_k": 2.5}, "--top_k must be an integer"),
+        ("embedding", {"pooling": ["cls"]}, "--pooling must be one of cls"),
         # Any string would be taken for yes.
-        ("embedding", {"normalize": "no"}, "`normalize` must be true or false"),
-        ("embedding", {"prompt": 3}, "`prompt` must be a string"),
-        ("embedding", {"prompt_name": 3}, "`prompt_name` must be a string"),
+        ("embedding", {"normalize": "no"}, "--normalize must be true, false"),
+        ("embedding", {"prompt": 3}, "--prompt must be a string"),
+        ("embedding", {"prompt_name": 3}, "--prompt_name must be a string"),
     ],
 )
 def test_wrong_settings(kind, settings, message):
     with pytest.raises(ValueError, match=message):
         serving_models.servable(
-            "encoder" if kind else "pair", kind=kind, settings=settings
+            "encoder" if kind else "pair", kind=kind, **settings
         )
 
 
@@ -373,18 +373,18 @@ def test_wrong_settings(kind, settings, message):
         ("encoder", {"kind": "fill_mask"}, "must have a masked-LM head"),
         (
             "pretrainer",
-            {"kind": "fill_mask", "settings": {"top_k": 99}},
+            {"kind": "fill_mask", "top_k": 99},
             "size of the vocabulary, 94",
         ),
         (
             "pretrainer",
             {"kind": "fill_mask", "text_features": ["a", "b"]},
-            "one name with the kind",
+            "one name with --kind",
         ),
         (
             "encoder",
-            {"kind": "embedding", "settings": {"embedding": "last_four"}},
-            "`embedding` must not be last_four .* the model has 2",
+            {"kind": "embedding", "pooling": "last_four"},
+            "--pooling must not be last_four .* a model of 2",
         ),
     ],
 )

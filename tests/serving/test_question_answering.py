@@ -245,7 +245,6 @@ def test_chunks_are_the_whole(num_rows):
         {"input_ids": ids, "input_mask": mask, "segment_ids": mask},
         compute,
         [2],
-        3,
     )
     total = ids.sum(axis=1)
     np.testing.assert_array_equal(answers, np.stack([total, -total], 1))
@@ -254,7 +253,7 @@ def test_chunks_are_the_whole(num_rows):
         0: [(0, 1)],
         1: [(1, 4)],
         3: [(3, 6)],
-        8: [(3, 2), (3, 4), (2, 6)],
+        8: [(4, 2), (4, 6)],
     }
     assert seen == wanted[num_rows]
 

@@ -123,7 +123,7 @@ def test_every_tokenizer_tells_its_pieces_places(family):
     preprocessor = Preprocessor(spec, tokenizer_families.MAX_SEQ_LENGTH)
     model = Model()
     servable = serving_models.make_servable(
-        TokenEmbeddings, model, preprocessor, settings={"layer": 0}
+        TokenEmbeddings, model, preprocessor, layer=0
     )
     texts = ["the fox, é", "", "quick quick " * 30]
     found = servable.answer_texts(model, {"text": tf.constant(texts)})
@@ -170,11 +170,11 @@ def test_the_table_says_what_is_there():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"settings": {"layer": 2}}, "`layer` must be from -2 to 1, as the"),
-        ({"settings": {"layer": -3}}, "`layer` must be from -2 to 1, as the"),
-        ({"settings": {"layer": 0.5}}, "`layer` must be an integer"),
-        ({"settings": {"top_k": 1}}, "`top_k` must not be given with the kind"),
-        ({"text_features": ("a", "b")}, "`text_features` must be one name"),
+        ({"layer": 2}, "--layer must be from -2 to 1, as the"),
+        ({"layer": -3}, "--layer must be from -2 to 1, as the"),
+        ({"layer": 0.5}, "--layer must be an integer"),
+        ({"top_k": 1}, "--top_k must not be given with --kind"),
+        ({"text_features": ("a", "b")}, "--text_features must be one name"),
     ],
 )
 def test_what_it_does_not_take(options, message):

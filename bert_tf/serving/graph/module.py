@@ -82,7 +82,7 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
     def __init__(self, servable: Any, vocab_path: str) -> None:
         super().__init__(servable)
         model, preprocessor = servable.kept_model, servable.preprocessor
-        self._is_frozen = servable.options.is_frozen
+        self._is_frozen = servable.options.freeze
         encoder = None
         if is_known(servable.encoder.config):
             encoder = InferenceEncoder(servable.encoder, self._is_frozen)
@@ -187,7 +187,7 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
     def __init__(self, servable: Any) -> None:
         super().__init__()
         self.tokenizer = servable.preprocessor.tokenizer
-        self._max_text_bytes = servable.options.bounds["max_text_bytes"]
+        self._max_text_bytes = servable.options.max_text_bytes
         self._preprocess = lambda texts: servable.preprocess(texts)
         # The names that TensorFlow itself would choose: with others, it would
         # trace again on saving.

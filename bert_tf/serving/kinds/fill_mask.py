@@ -42,7 +42,7 @@ class FillMask(Servable):
     """The likeliest tokens for each mask, and the text with each filled in.
 
     The answers are those of `fill_mask.decode` and `fill_mask.fill`. The
-    setting `top_k` is the number of tokens for each mask.
+    option `top_k` is the number of tokens for each mask.
     """
 
     KIND = "fill_mask"
@@ -80,21 +80,16 @@ class FillMask(Servable):
         IS_CUT,
     )
     MODEL = BertPretrainer
-    SETTINGS = {"top_k": 5}
     # `sequences` repeats the text for each of K tokens of each mask.
-    BOUNDS = {"max_text_bytes": 2**14, "max_masks": 128}
-    BOUNDS_OF_IDS = ("max_masks",)
+    DEFAULTS = {"max_text_bytes": 2**14, "max_masks": 128, "top_k": 5}
     TAKES_PAIRS = False
 
     @classmethod
-    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
+    def resolve(
+        cls, options: ExportOptions, task: Any, vectors: Any = None
+    ) -> ExportOptions:
         options = super().resolve(options, task)
-        top_k = options.settings["top_k"]
-        if top_k < 1:
-            raise ValueError(
-                f"`top_k` must be at least 1. Received: top_k={top_k}."
-            )
-        cls.check_one_text(options, f"with the kind {cls.KIND}")
+        cls.check_one_text(options, f"with --kind={cls.KIND}")
         return options
 
     @classmethod
@@ -107,11 +102,11 @@ class FillMask(Servable):
         size = (
             model.config.vocab_size if vocabulary is None else len(vocabulary)
         )
-        top_k = options.settings["top_k"]
-        if top_k > size:
+        assert options.top_k is not None
+        if options.top_k > size:
             raise ValueError(
-                "`top_k` must be at most the size of the vocabulary, "
-                f"{size}. Received: top_k={top_k}."
+                "--top_k must be at most the size of the vocabulary, "
+                f"{size}. Received: --top_k={options.top_k}."
             )
         return model
 
@@ -157,8 +152,8 @@ class FillMask(Servable):
             inputs,
             self.model,
             self.preprocessor.vocabulary,
-            self.options.settings["top_k"],
-            self.options.bounds["max_masks"],
+            self.options.top_k,
+            self.options.max_masks,
             training,
             encoder,
         )
@@ -179,11 +174,11 @@ class FillMask(Servable):
         probabilities, num_masks = fill_mask.predict(
             inputs, self.model, vocabulary
         )
-        most = self.options.bounds["max_masks"]
+        most = self.options.max_masks
         probabilities = probabilities[:, :most]
         num_masks = tf.minimum(num_masks, most)
         answers = fill_mask.decode(
-            probabilities, num_masks, vocabulary, self.options.settings["top_k"]
+            probabilities, num_masks, vocabulary, self.options.top_k
         )
         strings, is_cut = self.cut(tf.constant([text for (text,) in texts]))
         answers = self._with_sequences(strings, is_cut, answers)

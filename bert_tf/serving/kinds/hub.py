@@ -68,11 +68,13 @@ class Encoder(Servable):
     input_names = INPUT_NAMES
 
     @classmethod
-    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
-        if options.is_frozen:
+    def resolve(
+        cls, options: ExportOptions, task: Any, vectors: Any = None
+    ) -> ExportOptions:
+        if options.freeze:
             raise ValueError(
-                "`is_frozen` must be False with the kind encoder, which can be "
-                "trained by its API. Received: is_frozen=True."
+                "--freeze must not be given with --kind=encoder, which can be "
+                "trained by its API."
             )
         return super().resolve(options, task)
 

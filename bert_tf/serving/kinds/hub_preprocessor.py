@@ -58,18 +58,20 @@ class Preprocessing(Servable):
     input_names = INPUT_NAMES
 
     @classmethod
-    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
+    def resolve(
+        cls, options: ExportOptions, task: Any, vectors: Any = None
+    ) -> ExportOptions:
         # It has no model, and takes strings.
         for name, wanted in (
             ("contents", TEXT),
             ("precision", FLOAT32),
-            ("is_frozen", False),
+            ("freeze", False),
         ):
             value = getattr(options, name)
             if value != wanted:
                 raise ValueError(
-                    f"`{name}` must be {wanted} with the kind preprocessor. "
-                    f"Received: {name}={value!r}."
+                    f"--{name} must be {wanted} with --kind=preprocessor. "
+                    f"Received: --{name}={value}."
                 )
         return super().resolve(options, task)
 
@@ -84,7 +86,7 @@ class Preprocessing(Servable):
 
     def make_module(self, vocab_path: str) -> Any:
         return HubPreprocessor(
-            self.preprocessor, vocab_path, self.options.bounds["max_text_bytes"]
+            self.preprocessor, vocab_path, self.options.max_text_bytes
         )
 
     def answer_texts(

@@ -87,19 +87,21 @@ def open_folder(
     """
     kind, task = KINDS.get(options.kind or ""), None
     if kind is None:
-        _check_kind(options)
         task = families.read_task(model_dir)
         kind = None if task is None else _kind_of_task(task)
-    model, weight_files = None, ()
+    model, weight_files, vectors = None, (), None
     # A kind that needs no model takes a folder without one.
     if kind is None or kind.MODEL is not None:
         with reader.open_checkpoint(str(model_dir)) as checkpoint:
             if kind is None:
-                task = families.infer_task(checkpoint, options.text_features)
+                task = families.infer_task(
+                    checkpoint, tuple(options.text_features)
+                )
                 kind = _kind_of_task(task)
                 if task is None:
                     _check_is_for_an_encoder(checkpoint, options)
-            options = kind.resolve(kind.with_folder(options, model_dir), task)
+            vectors = kind.read_vectors(model_dir)
+            options = kind.resolve(options, task, vectors)
             model = kind.load(checkpoint, task, options)
             weight_files = checkpoint.weight_files
     else:
@@ -109,14 +111,14 @@ def open_folder(
     )
     if model is not None:
         model.config.check_length(preprocessor.max_seq_length)
-        if options.is_frozen:
+        if options.freeze:
             _check_size(model)
     options = dataclasses.replace(
         options,
         max_seq_length=preprocessor.max_seq_length,
         tokens_in_text=preprocessor.tokenizer.spec.tokens_in_text,
     )
-    return kind(model, preprocessor, task, options, weight_files)
+    return kind(model, preprocessor, task, options, weight_files, vectors)
 
 
 def default_kind(checkpoint: Checkpoint) -> type[Servable]:
@@ -146,22 +148,13 @@ def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
     kinds = (*KINDS.values(), *KINDS_OF_TASKS.values())
     declared = {
         kind: {
-            output.name: output.of_setting is None
+            output.name: output.of_option is None
             for output in kind.outputs_of_strings + kind.outputs_of_ids
         }
         for kind in kinds
     }
     found = [kind for kind in kinds if {*names} <= declared[kind].keys()]
     return min(found, key=lambda kind: sum(declared[kind].values()))
-
-
-def _check_kind(options):
-    """Raises `ValueError` if there is no such kind."""
-    if options.kind not in (None, options_lib.TASK):
-        raise ValueError(
-            f"`kind` must be one of {', '.join(options_lib.KINDS)}. "
-            f"Received: kind={options.kind!r}."
-        )
 
 
 def _check_is_for_an_encoder(checkpoint, options):
@@ -189,7 +182,7 @@ def _check_size(model):
     )
     if size > MOST_FROZEN_BYTES:
         raise ValueError(
-            "`is_frozen` must be False for a model of more than "
+            "--freeze must not be given for a model of more than "
             f"{MOST_FROZEN_BYTES:,} bytes of weights: TensorFlow copies what a "
             f"graph holds many times. Received: {size:,} bytes."
         )

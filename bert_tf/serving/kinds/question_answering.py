@@ -111,7 +111,7 @@ class QuestionAnswering(Servable):
         Output("null_scores", "float32", "", "the same for no answer"),
     )
     MODEL = BertSpanPredictor
-    BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
+    DEFAULTS = Servable.DEFAULTS | {"max_windows": 256}
 
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
@@ -196,7 +196,7 @@ class QuestionAnswering(Servable):
 
     def _maker(self):
         return squad_windows.WindowMaker(
-            self.preprocessor, self.task, self.options.bounds["max_windows"]
+            self.preprocessor, self.task, self.options.max_windows
         )
 
     def decode_rows(

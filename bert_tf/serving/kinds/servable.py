@@ -18,6 +18,7 @@ from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf import files
 from bert_tf.checkpoints.reader import Checkpoint
+from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import options as options_lib
 from bert_tf.serving.graph import chunks
@@ -26,7 +27,6 @@ from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.dev_set import DevSet
-from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import ExportOptions
@@ -43,10 +43,8 @@ class Servable:
             strings and to ids.
         outputs_of_methods: {signature of a method: its `Output`s}.
         MODEL: The class of its Keras model; None without one.
-        SETTINGS: {name: default} of the arguments that an exporter's user can
-            give.
-        BOUNDS: {name: default} of the limits for a request, likewise.
-        BOUNDS_OF_IDS: The names in `BOUNDS` that also apply to ids.
+        DEFAULTS: {option: default} of those in `options.OF_KINDS` that it
+            takes.
         TAKES_PAIRS: Whether the preprocessor in the SavedModel takes pairs.
         READS_COLUMNS: Whether its files have a column of words.
         input_names: The clients' names for the model inputs, {name in
@@ -58,6 +56,7 @@ class Servable:
         task: The task that the model was tuned to, or None.
         options: The `ExportOptions`, as `resolve` returned them.
         weight_files: The files that the weights were read from.
+        vectors: What `read_vectors` returned.
     """
 
     KIND = options_lib.TASK
@@ -65,9 +64,7 @@ class Servable:
     outputs_of_ids: tuple[Output, ...] = ()
     outputs_of_methods: dict[str, tuple[Output, ...]] = {}
     MODEL: Any = None
-    SETTINGS: dict[str, Any] = {}
-    BOUNDS = {"max_text_bytes": 2**20}
-    BOUNDS_OF_IDS: tuple[str, ...] = ()
+    DEFAULTS: dict[str, Any] = {"max_text_bytes": 2**20}
     TAKES_PAIRS = True
     READS_COLUMNS = False
     input_names = {name: name for name in features.MODEL_INPUTS}
@@ -79,71 +76,71 @@ class Servable:
         task: Any,
         options: ExportOptions,
         weight_files: Sequence[str] = (),
+        vectors: SentenceVectors | None = None,
     ) -> None:
         self.model = model
         self.preprocessor = preprocessor
         self.task = task
-        self.options = options
+        # Whatever the kind takes has a value, though the type says otherwise.
+        self.options: Any = options
         self.weight_files = weight_files
+        self.vectors = vectors
 
     @classmethod
-    def with_folder(
-        cls, options: ExportOptions, model_dir: files.AnyPath
-    ) -> ExportOptions:
-        """Returns the options, completed from a model folder's files.
+    def read_vectors(cls, model_dir: files.AnyPath) -> SentenceVectors | None:
+        """Returns how a model folder makes vectors; None for other kinds.
 
         Raises:
             ValueError: If the folder asks for what the kind does not do.
         """
         del model_dir
-        return options
+        return None
 
     @classmethod
-    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
+    def resolve(
+        cls,
+        options: ExportOptions,
+        task: Any,
+        vectors: SentenceVectors | None = None,
+    ) -> ExportOptions:
         """Returns the options, completed with the kind's defaults.
+
+        Args:
+            options: As they were given.
+            task: The task that the model was tuned to, or None.
+            vectors: What `read_vectors` returned.
 
         Raises:
             ValueError: If the kind does not take an option, or its value.
         """
-        for name, value in options.settings.items():
-            if name not in cls.SETTINGS:
+        del vectors
+        for name in options_lib.OF_KINDS:
+            value, default = getattr(options, name), cls.DEFAULTS.get(name)
+            is_taken = name in cls.DEFAULTS and (
+                options.contents == options_lib.TEXT
+                or name not in options_lib.OF_TEXTS
+            )
+            if not is_taken and value not in (None, False, default):
                 raise ValueError(
-                    f"`{name}` must not be given with the kind {cls.KIND}. "
-                    f"Received: {name}={value!r}."
-                )
-            options_lib.check_setting(name, value, cls.SETTINGS[name])
-        for name, value in options.bounds.items():
-            if name not in cls.BOUNDS:
-                raise ValueError(
-                    f"`{name}` must not be given with the kind {cls.KIND}, "
-                    f"which has {', '.join(cls.BOUNDS)}. "
-                    f"Received: {name}={value!r}."
-                )
-            # Places in a text are int32.
-            if type(value) is not int or not 0 < value < 2**31 - 1:
-                raise ValueError(
-                    f"`{name}` must be a positive integer less than 2^31 - 1. "
-                    f"Received: {name}={value!r}."
+                    f"--{name} must not be given with --kind={cls.KIND} and "
+                    f"--contents={options.contents}. "
+                    f"Received: --{name}={value}."
                 )
         if options.token_column is not None and not cls.READS_COLUMNS:
             raise ValueError(
-                "`token_column` must be given with a tagger only. "
-                f"Received: token_column={options.token_column!r}, "
+                "--token_column must be given with a tagger only. "
+                f"Received: --token_column={options.token_column}, "
                 f"{cls.__name__}."
-            )
-        settings = {**cls.SETTINGS, **options.settings}
-        if settings.get(COUNT_TOKENS) and options.contents == options_lib.IDS:
-            raise ValueError(
-                f"`{COUNT_TOKENS}` must be False with "
-                f"contents={options_lib.IDS}, which takes no text. "
-                f"Received: {COUNT_TOKENS}={settings[COUNT_TOKENS]!r}."
             )
         return dataclasses.replace(
             options,
             kind=cls.KIND,
-            settings=settings,
-            bounds={**cls.BOUNDS, **options.bounds},
             text_features=cls._find_text_features(options.text_features, task),
+            **{
+                name: default
+                for name, default in cls.DEFAULTS.items()
+                if getattr(options, name) is None
+            },
         )
 
     @classmethod
@@ -152,16 +149,16 @@ class Servable:
         if own is None:
             if len({*given}) != len(given) or given[2:] or "" in given:
                 raise ValueError(
-                    "`text_features` must be one or two different names, "
+                    "--text_features must be one or two different names, "
                     "neither of them empty. "
-                    f"Received: text_features={','.join(given)}."
+                    f"Received: --text_features={','.join(given)}."
                 )
             return given or texts_lib.DEFAULT_FEATURES
         if given not in ((), own):
             raise ValueError(
-                "`text_features` must be those of the model, "
+                "--text_features must be those of the model, "
                 f"{','.join(own)}. "
-                f"Received: text_features={','.join(given)}."
+                f"Received: --text_features={','.join(given)}."
             )
         return own
 
@@ -175,8 +172,8 @@ class Servable:
         """
         if len(options.text_features) != 1:
             raise ValueError(
-                f"`text_features` must be one name {of}. "
-                f"Received: text_features={','.join(options.text_features)}."
+                f"--text_features must be one name {of}. "
+                f"Received: --text_features={','.join(options.text_features)}."
             )
 
     @classmethod
@@ -217,7 +214,7 @@ class Servable:
     @property
     def text_features(self) -> tuple[str, ...]:
         """Names of the input strings."""
-        return self.options.text_features
+        return tuple(self.options.text_features)
 
     @property
     def takes_text(self) -> bool:
@@ -279,8 +276,8 @@ class Servable:
                 for output in declared.get(name, declared[form.of])
                 if (output.of_task is None or output.of_task(self.task))
                 and (
-                    output.of_setting is None
-                    or self.options.settings[output.of_setting]
+                    output.of_option is None
+                    or getattr(self.options, output.of_option)
                 )
             )
             for name, form in self.forms.items()
@@ -358,7 +355,7 @@ class Servable:
         """
         columns = [texts[name] for name in self.text_features]
         counted: dict[str, tf.Tensor] = {}
-        if self.options.settings.get(COUNT_TOKENS):
+        if self.options.count_tokens:
             inputs, counted = self._encode_and_count(columns)
         else:
             inputs = module.preprocessor(_one_or_all(columns))
@@ -383,7 +380,7 @@ class Servable:
             {name: array} of all outputs that any signature has.
         """
         answers = self.decode(self.call_model(inputs, training=False))
-        if self.options.settings.get(COUNT_TOKENS):
+        if self.options.count_tokens:
             columns = [tf.constant(column) for column in zip(*texts)]
             answers |= self._encode_and_count(columns)[1]
         return {name: value.numpy() for name, value in answers.items()}
@@ -432,9 +429,7 @@ class Servable:
 
     def cut(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns strings cut to `max_text_bytes`, and which were cut."""
-        return inputs_lib.cut_texts(
-            texts, self.options.bounds["max_text_bytes"]
-        )
+        return inputs_lib.cut_texts(texts, self.options.max_text_bytes)
 
     def read_texts(self, path: files.AnyPath) -> list[Row]:
         """Reads the texts of a development set, as training read them.

@@ -113,11 +113,13 @@ class Tagging(Servable):
         Output("classes", "string", "tags", "the tags, in this order"),
     )
     MODEL = BertTokenClassifier
-    BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
+    DEFAULTS = Servable.DEFAULTS | {"max_windows": 256}
     READS_COLUMNS = True
 
     @classmethod
-    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
+    def resolve(
+        cls, options: ExportOptions, task: Any, vectors: Any = None
+    ) -> ExportOptions:
         options = super().resolve(options, task)
         cls.check_one_text(options, "for a tagger")
         return options
@@ -230,9 +232,7 @@ class Tagging(Servable):
         }
 
     def _maker(self):
-        return WindowMaker(
-            self.preprocessor, self.options.bounds["max_windows"]
-        )
+        return WindowMaker(self.preprocessor, self.options.max_windows)
 
     def _trained_logits(self, texts, maker):
         """Returns the logits of words, computed as in training's evaluation.

@@ -1,0 +1,41 @@
+"""Former names of flags, which programs still accept for one release."""
+
+from collections.abc import Collection
+from collections.abc import Sequence
+
+from absl import logging
+
+# {former name: name}. A former name that a program has as a flag of its own is
+# that flag.
+ALIASES = {
+    "corpus_prompt": "passage_prompt",
+    "embedding": "pooling",
+    "input_file": "check_file",
+    "loss": "loss_name",
+    "max_score": "max_negative_score",
+    "score_column": "label_column",
+    "serving_precision": "precision",
+    "test_file": "predict_file",
+}
+
+
+def renamed(arguments: Sequence[str], names: Collection[str]) -> list[str]:
+    """Returns a command line with today's names of flags.
+
+    A warning says which flags were renamed.
+
+    Args:
+        arguments: The program and its arguments.
+        names: The names of the program's flags.
+    """
+    return [_renamed(argument, names) for argument in arguments]
+
+
+def _renamed(argument, names):
+    flag, equals, value = argument.partition("=")
+    old = flag.lstrip("-")
+    new = ALIASES.get(old)
+    if flag == old or new not in names or old in names:
+        return argument
+    logging.warning("--%s is now called --%s.", old, new)
+    return f"--{new}{equals}{value}"
