@@ -64,6 +64,7 @@ def main(_):
         raise ValueError("--check_file needs --model_dir to compare with.")
 
     from bert_tf.serving import saved_model
+    from bert_tf.serving.kinds import opening
     from bert_tf.serving.proof import accuracy
     from bert_tf.serving.proof import check
     from bert_tf.serving.proof import report
@@ -75,7 +76,8 @@ def main(_):
         num_strings = len(options.text_features)
         rows = texts.parse_texts(_TEXT.value, num_strings, "--text")
         answers = check.answer_texts(path, options, rows, _PYTHON.value)
-        print(report.answers_table(rows, answers))
+        kind = opening.kind_of_export(path)
+        print(report.answers_table(rows, answers, kind))
     if _MODEL_DIR.value:
         servable = check.trained_servable(options, _MODEL_DIR.value)
         dev_set = accuracy.read_dev_set(servable)

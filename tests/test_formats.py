@@ -179,7 +179,7 @@ def read_task(folder):
     [
         ("tuned/task.json", read_task, 2),
         ("tuned/train/model.json", read_training, 4),
-        ("export/1/assets.extra/bert_tf.json", read_export, 2),
+        ("export/1/assets.extra/bert_tf.json", read_export, 3),
     ],
 )
 def test_versions(folder, tmp_path, name, read, latest):

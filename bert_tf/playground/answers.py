@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.playground import requests
 from bert_tf.serving.graph import signatures
-from bert_tf.serving.graph.module import ModelCaller
+from bert_tf.serving.graph.module import TracedModel
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import OUTPUT
 from bert_tf.serving.kinds.embedding import Embedding
@@ -26,14 +26,6 @@ from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.tasks.retrieval import ranking
 
 _STRINGS = tf.TensorSpec([None], tf.string)
-
-
-class _Module(ModelCaller):
-    """A servable's model, as called by its answers, without a SavedModel."""
-
-    def __init__(self, servable: Servable) -> None:
-        super().__init__(servable)
-        self.preprocessor = servable.preprocess
 
 
 class Shown(abc.ABC):
@@ -51,14 +43,14 @@ class Shown(abc.ABC):
     def __init__(self, servable: Servable) -> None:
         self.servable = servable
         self.task = servable.task
-        module = _Module(servable)
+        model = TracedModel(servable)
 
         @tf.function(
             autograph=False,
             input_signature=[signatures.strings_spec(servable.text_features)],
         )
         def answer(texts):
-            return servable.answer_texts(module, texts)
+            return servable.answer_texts(texts, servable.preprocess, model)
 
         self._answer = answer
 

@@ -119,21 +119,19 @@ def export(
     _check_installed()
     export_dir = os.fspath(export_dir).rstrip("/")
     _check_options(options, export_dir)
-    publishing.warn_of_leftovers(export_dir)
+    publishing.prepare(export_dir, saved_model.FILE)
+    # Open, make, write, prove, publish: the graph's own inputs and outputs are
+    # its signature.
     servable = opening.open_folder(model_dir, options)
-    model = make_model(servable)
-    if model.ByteSize() > _MOST_BYTES:
-        raise ValueError(
-            f"A model in ONNX must be smaller than {_MOST_BYTES:,} bytes. "
-            f"Received: {model.ByteSize():,} bytes."
-        )
     texts = servable.check_texts()
     dev_set = accuracy.read_dev_set(servable, signatures.IDS)
+    model = make_model(servable)
     with publishing.work_folder(export_dir) as folder:
-        _write(folder, model, servable, model_dir)
+        write(folder, servable, model)
         table = ""
         if options.check:
-            table = _check(folder, servable, model_dir, texts, dev_set)
+            scorers = [Scorer(dev_set) for _ in FILES if dev_set]
+            table = prove(folder, servable, texts, scorers)
         sizes = {name: os.path.getsize(f"{folder}/{name}") for name in FILES}
         version = publishing.publish(folder, export_dir)
     return OnnxExport(
@@ -141,15 +139,22 @@ def export(
     )
 
 
-def _check(folder, servable, model_dir, texts, dev_set):
+def prove(
+    folder: str,
+    servable: Servable,
+    texts: Sequence[Row],
+    scorers: Sequence[Scorer],
+) -> str:
     """Compares both models with the trained one, and returns the table.
+
+    Args:
+        folder, servable, texts, scorers: As in `compare`.
 
     Raises:
         ValueError: If float32 answers otherwise, or either loses too much of
             its score. Differences of int8 are shown, but no error: float32 is
             there too.
     """
-    scorers = [Scorer(dev_set) for _ in FILES if dev_set]
     comparisons = compare(folder, servable, texts, scorers)
     table = "\n".join(
         report.comparisons_table(
@@ -157,19 +162,18 @@ def _check(folder, servable, model_dir, texts, dev_set):
         )
         for each in comparisons
     )
-    if not comparisons[0].is_equal:
-        raise ValueError(
-            f"The model in ONNX does not answer as {model_dir} does; "
-            f"nothing was exported.\n{table}"
+    scores = {name: scorer.accuracy() for name, scorer in zip(FILES, scorers)}
+    table = "\n".join(
+        [table, *(f"{name}: {found}" for name, found in scores.items())]
+    )
+    for name, compared in ((FLOAT_FILE, comparisons[:1]), (INT8_FILE, ())):
+        report.check_is_good(
+            name,
+            compared,
+            scores.get(name),
+            servable.options.max_accuracy_loss,
+            table,
         )
-    for name, scorer in zip(FILES, scorers):
-        found = scorer.accuracy()
-        table = f"{table}\n{name}: {found}"
-        if found.exceeds(servable.options.max_accuracy_loss):
-            raise ValueError(
-                f"{name} scores too much less than {model_dir} does; "
-                f"nothing was exported.\n{table}"
-            )
     return table
 
 
@@ -177,7 +181,8 @@ def make_model(servable: Servable) -> Any:
     """Returns the ModelProto of a servable.
 
     Raises:
-        ValueError: If its kind or its model cannot be exported to ONNX.
+        ValueError: If its kind or its model cannot be exported to ONNX, or is
+            too large.
     """
     make = _MAKERS.get(type(servable))
     if make is None:
@@ -193,7 +198,13 @@ def make_model(servable: Servable) -> Any:
             "--format must be saved_model for a left-to-right model. "
             "Received: --format=onnx."
         )
-    return make(servable)
+    model = make(servable)
+    if model.ByteSize() > _MOST_BYTES:
+        raise ValueError(
+            f"A model in ONNX must be smaller than {_MOST_BYTES:,} bytes. "
+            f"Received: {model.ByteSize():,} bytes."
+        )
+    return model
 
 
 def compare(
@@ -501,11 +512,17 @@ def quantize(folder: files.AnyPath) -> None:
         root.setLevel(level)
 
 
-def _write(folder, model, servable, model_dir):
-    """Writes the files of a version into an existing folder."""
+def write(folder: str, servable: Servable, model: Any) -> None:
+    """Writes the files of a version into an existing folder.
+
+    Args:
+        folder: The folder.
+        servable: The `Servable`.
+        model: What `make_model` returned.
+    """
     files.write_bytes(f"{folder}/{FLOAT_FILE}", model.SerializeToString())
     quantize(folder)
-    tokenizer = tokenizer_files.read(str(model_dir))
+    tokenizer = servable.preprocessor.tokenizer.spec
     texts = {
         tokenizer_files.SETTINGS_FILE: files.to_json(
             tokenizer_files.settings_of(tokenizer)
@@ -518,11 +535,10 @@ def _write(folder, model, servable, model_dir):
             tokenizer.tokenizer_json
         )
     labels = list(getattr(servable.task, "labels", ()))
-    path = f"{model_dir}/{model_folder.CONFIG_FILE}"
-    if files.exists(path):
+    if servable.source.config:
         # The labels of task.json, which the outputs follow.
         texts[model_folder.CONFIG_FILE] = files.to_json(
-            files.read_object(path)
+            servable.source.config
             | (config_json.name_fields(labels) if labels else {})
         )
     texts[saved_model.SETTINGS_FILE] = files.to_json(
@@ -543,12 +559,13 @@ def _describe(servable, labels):
     described = {
         "format": "onnx",
         "kind": options.kind,
+        "family": servable.family,
         "text_features": options.text_features,
         "max_seq_length": options.max_seq_length,
-        "weights_sha256": servable.weights_sha256,
+        "weights_sha256": servable.source.weights_sha256,
     }
-    for name in servable.DEFAULTS:
-        if name in _TAKEN:
+    for name in ("pooling", "normalize", "prompt", "layer"):
+        if name in servable.DEFAULTS:
             described[name] = getattr(options, name)
     if labels:
         described["labels"] = labels
@@ -569,13 +586,6 @@ def _check_options(options, export_dir):
             "--export_dir must be a local folder with --format=onnx. "
             f"Received: --export_dir={export_dir}."
         )
-    saved_model.check_holds_no(
-        export_dir,
-        saved_model.FILE,
-        "SavedModel with --format=onnx: a server would take the ONNX files for "
-        "one of its versions",
-    )
-    files.check_may_be_written_into(export_dir)
 
 
 def _check_installed():

@@ -55,6 +55,7 @@ OF_KINDS = (
     "max_text_bytes",
     "max_windows",
     "max_masks",
+    "token_column",
 )
 # Those of them that are about strings.
 OF_TEXTS = ("count_tokens", "max_text_bytes", "max_windows")
@@ -82,7 +83,8 @@ class ExportOptions:
     """How a model folder becomes a version of a servable.
 
     Args:
-        **options: The fields below, as the help of their flags describes them.
+        **options: The options of `bert_tf export`, by the names of their flags;
+            `bert_tf export --help` describes them.
 
     Raises:
         ValueError: If a value has the wrong type, is out of range, or

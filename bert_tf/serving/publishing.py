@@ -30,6 +30,32 @@ _CLAIM = re.compile(r"\.([0-9]+)\.[0-9a-f]{32}\.claim")
 _MAX_PAUSE_SECONDS = 2.0
 
 
+def prepare(export_dir: str, other_file: str) -> list[int]:
+    """Checks that a folder can take an export, before the model is loaded.
+
+    Args:
+        export_dir: The servable's folder.
+        other_file: The file that a version of the other format has.
+
+    Returns:
+        The existing versions.
+
+    Raises:
+        ValueError: If the folder may not be written into, or has versions of
+            the other format: a server would take one for the other.
+    """
+    files.check_may_be_written_into(export_dir)
+    for _, name in saved_model.folders(export_dir):
+        if files.exists(f"{export_dir}/{name}/{other_file}"):
+            raise ValueError(
+                "--export_dir must hold versions of one --format only. "
+                f"Received: --export_dir={export_dir}, whose version {name} "
+                f"has a {other_file}."
+            )
+    warn_of_leftovers(export_dir)
+    return saved_model.versions(export_dir)
+
+
 @contextlib.contextmanager
 def work_folder(export_dir: str) -> Iterator[str]:
     """Yields a local folder to be published, and removes what is left of it."""

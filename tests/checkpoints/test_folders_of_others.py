@@ -323,7 +323,7 @@ def test_rows_beyond_the_vocabulary_are_kept_and_never_answered(tmp_path):
     )
     answers = servable.call_model(inputs, training=False)
     assert sorted(np.ravel(answers["ids"])) == [*range(num_entries)]
-    with pytest.raises(ValueError, match=f"`top_k` must be .*{num_entries}."):
+    with pytest.raises(ValueError, match=f"--top_k must be .*{num_entries}."):
         opening.open_folder(
             folder,
             ExportOptions(kind="fill_mask", top_k=num_rows),

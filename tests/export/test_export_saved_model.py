@@ -79,8 +79,8 @@ def test_exports_a_checked_servable_and_tells_what_it_holds(
         ),
         (
             ["--kind=encoder", "--freeze"],
-            "--freeze must not be given with --kind=encoder, which can be "
-            "trained by its API.",
+            "--freeze must be False with --kind=encoder. "
+            "Received: --freeze=True.",
         ),
         (
             ["--kind=preprocessor", "--contents=ids"],

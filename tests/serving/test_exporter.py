@@ -18,6 +18,7 @@ from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import allowed_ops
 from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds.servable import Source
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import check
@@ -42,14 +43,16 @@ def fast_save(monkeypatch):
         serving_models.exported("encoder", "ids"), "saved_model.pb"
     ).read_bytes()
 
-    def save(servable, folder):
+    def write(folder, servable, module, traced):
         calls.append(servable)
         path = pathlib.Path(folder)
         (path / "variables").mkdir()
         (path / "variables" / "variables.index").write_text("ten bytes!")
         (path / "saved_model.pb").write_bytes(graph)
 
-    monkeypatch.setattr(exporter, "save", save)
+    monkeypatch.setattr(exporter, "make", lambda *_: None)
+    monkeypatch.setattr(exporter, "sign", lambda *_: {})
+    monkeypatch.setattr(exporter, "write", write)
     return calls
 
 
@@ -105,8 +108,8 @@ def test_export_holds_the_files_of_a_servable():
     digest = hashlib.sha256(data.read_bytes()).hexdigest()
     assert settings["weights_sha256"] == {"model.safetensors": digest}
     assert check.other_weights(path, servable) == []
-    servable.weight_files = [f"{path}/assets/vocab.txt"]
-    names = ["model.safetensors", "vocab.txt"]
+    servable.source = Source(weights_sha256={"other.safetensors": digest})
+    names = ["model.safetensors", "other.safetensors"]
     assert check.other_weights(path, servable) == names
 
 
@@ -128,17 +131,17 @@ def export_dir(request, tmp_path):
 
 
 def test_exports_at_once_get_a_version_each(export_dir, fast_save, monkeypatch):
-    save = exporter.save
+    write = exporter.write
     inner = []
 
-    def save_while_another_exports(*arguments):
-        save(*arguments)
+    def write_while_another_exports(*arguments):
+        write(*arguments)
         if not inner:
             inner.append(None)
             inner[0] = export_to(export_dir, keep_versions=1)
 
     export_to(export_dir)
-    monkeypatch.setattr(exporter, "save", save_while_another_exports)
+    monkeypatch.setattr(exporter, "write", write_while_another_exports)
     outer = export_to(export_dir, keep_versions=1)
     assert inner[0].path == f"{export_dir}/2"
     assert inner[0].pruned == (1,)
@@ -230,27 +233,27 @@ def test_a_version_with_leading_zeros_is_one(export_dir, fast_save):
     assert files.list_folder(export_dir) == ["2", "9" * 20]
 
 
-def test_a_failing_save_leaves_nothing(tmp_path, monkeypatch):
-    def save(servable, folder):
+def test_a_failing_save_leaves_nothing(tmp_path, fast_save, monkeypatch):
+    def write(folder, *_):
         pathlib.Path(folder, "saved_model.pb").write_text("half")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(exporter, "save", save)
+    monkeypatch.setattr(exporter, "write", write)
     with pytest.raises(OSError, match="No space"):
         export(tmp_path)
     assert list((tmp_path / "name").iterdir()) == []
 
 
 def test_an_export_that_answers_otherwise_leaves_nothing(tmp_path, monkeypatch):
-    real_save = exporter.save
+    real_write = exporter.write
 
-    def save(servable, folder):
-        real_save(servable, folder)
+    def write(folder, servable, *others):
+        real_write(folder, servable, *others)
         # The trained model is then not the one that was saved.
         variable = servable.model.classification_head.trainable_variables[0]
         variable.assign(variable.value * 1.01)
 
-    monkeypatch.setattr(exporter, "save", save)
+    monkeypatch.setattr(exporter, "write", write)
     monkeypatch.setattr(caller, "calling", serving_models.calling)
     with pytest.raises(ValueError, match="does not answer as") as error:
         exporter.export(
@@ -403,6 +406,31 @@ def test_numbers_of_numpy_are_stored():
     values = json.loads(json.dumps(dataclasses.asdict(options)))
     assert ExportOptions.from_dict(values) == options
     assert options.warmup_batch_sizes == (1, 8)
+
+
+def test_options_that_former_releases_wrote_are_read():
+    options = ExportOptions.from_dict(
+        {
+            "kind": "embedding",
+            "settings": {"embedding": "cls", "normalize": True, "prompt": ""},
+            "bounds": {"max_text_bytes": 40},
+            "is_frozen": True,
+            "is_checked": True,
+            "is_jit_compiled": False,
+            "jit_lengths": [],
+            "version": None,
+            "timeout_seconds": None,
+            "check": [{"signature": "ids"}],
+        }
+    )
+    assert options == ExportOptions(
+        kind="embedding",
+        pooling="cls",
+        normalize=True,
+        prompt="",
+        max_text_bytes=40,
+        freeze=True,
+    )
 
 
 def test_a_path_of_a_check_file_is_stored(tmp_path):

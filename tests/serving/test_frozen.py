@@ -80,7 +80,7 @@ def test_loaded_object_is_called_but_not_trained():
 
 def test_what_is_not_frozen_is_said(tmp_path, monkeypatch):
     options = options_lib.ExportOptions(freeze=True)
-    with pytest.raises(ValueError, match="given with --kind=encoder"):
+    with pytest.raises(ValueError, match="be False with --kind=encoder"):
         exporter.export(serving_models.model_dir("encoder"), tmp_path, options)
     monkeypatch.setattr(opening, "MOST_FROZEN_BYTES", 5000)
     with pytest.raises(ValueError, match=r"more than 5,000 .* Received: [6-9]"):

@@ -17,6 +17,7 @@ from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.fill_mask import FillMask
 from bert_tf.serving.kinds.hub import Encoder
+from bert_tf.serving.kinds.hub_preprocessor import Preprocessing
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
@@ -379,7 +380,7 @@ def test_wrong_settings(kind, settings, message):
         (
             "pretrainer",
             {"kind": "fill_mask", "text_features": ["a", "b"]},
-            "one name with --kind",
+            "must be one name: the input is one string",
         ),
         (
             "encoder",
@@ -401,14 +402,14 @@ def test_answers_of_the_new_kinds_are_shown():
         .signatures["serving_default"](text=tf.constant(MASKED))
         .items()
     }
-    lines = report.answers_table(rows, answers).splitlines()
+    lines = report.answers_table(rows, answers, FillMask).splitlines()
     assert lines[0].split() == ["text", "masks"]
     token = answers["tokens"][0, 0, 0].decode()
     assert f"  {token} {answers['scores'][0, 0, 0]:.3f}, " in lines[1]
     assert lines[1].count(";") >= 1
     assert lines[2] == "no mask"
     assert "norm 5.0" in report.answers_table(
-        rows[:1], {"embeddings": np.array([[3.0, 4.0]])}
+        rows[:1], {"embeddings": np.array([[3.0, 4.0]])}, Embedding
     )
     table = report.answers_table(
         rows[:1],
@@ -416,8 +417,29 @@ def test_answers_of_the_new_kinds_are_shown():
             "input_word_ids": np.array([[2, 7, 0]]),
             "input_mask": np.array([[1, 1, 0]]),
         },
+        Preprocessing,
     )
     assert table.splitlines()[1].endswith("  2 7")
+
+
+@pytest.mark.parametrize("contents", ["text", "ids"])
+@pytest.mark.parametrize(
+    "model", ["pair", "regression", "topics", "tagger", "choice", "squad"]
+)
+def test_exports_name_the_family_that_those_of_0_2_0_show(
+    model, contents, tmp_path
+):
+    exported = serving_models.exported(model, contents)
+    task = serving_models.servable(model).task
+    settings = saved_model.read_settings(exported)
+    assert settings["family"] == task.family
+    kind = opening.KINDS_OF_TASKS[task.family]
+    assert opening.kind_of_export(exported) is kind
+    path = tmp_path / "export"
+    shutil.copytree(exported, path)
+    del settings["family"]
+    saved_model.write_settings(path, settings)
+    assert opening.kind_of_export(path) is kind
 
 
 def test_every_family_of_tasks_has_a_kind():

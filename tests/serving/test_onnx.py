@@ -217,7 +217,7 @@ def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
         assert servable.row_shape == [size or 3]
         # [CLS], the word in five pieces, and the colon.
         assert servable.num_left_out == 7
-        assert len(servable.dense) == 2
+        assert len(servable.made_vectors.dense) == 2
         assert difference(servable, folder) < check.TOLERANCE
         # The last token is left of ids that are shorter than the prompt.
         ids = tf.constant([[2, 5, 6, 3], [2, 9, 3, 0]])
@@ -242,6 +242,7 @@ def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
         "format_version": 3,
         "format": "onnx",
         "kind": "embedding",
+        "family": None,
         "text_features": ["text"],
         "max_seq_length": serving_models.MAX_SEQ_LENGTH,
         "pooling": "cls",

@@ -143,13 +143,13 @@ def test_a_folder_has_saved_models_or_models_in_onnx(tmp_path):
     pytest.importorskip("onnxruntime")
     model = serving_models.model_dir("pair")
     for export, file_name, message in (
-        (exporter.export, "model.onnx", "no version in ONNX"),
-        (onnx_exporter.export, "saved_model.pb", "no SavedModel with format"),
+        (exporter.export, "model.onnx", "one --format only"),
+        (onnx_exporter.export, "saved_model.pb", "one --format only"),
     ):
         folder = tmp_path / file_name
         (folder / "3").mkdir(parents=True)
         (folder / "3" / file_name).touch()
-        with pytest.raises(ValueError, match=f"{message}.* with version 3"):
+        with pytest.raises(ValueError, match=f"{message}.* version 3"):
             export(model, folder, ExportOptions())
         assert os.listdir(folder) == ["3"]
 

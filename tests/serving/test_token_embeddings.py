@@ -126,7 +126,9 @@ def test_every_tokenizer_tells_its_pieces_places(family):
         TokenEmbeddings, model, preprocessor, layer=0
     )
     texts = ["the fox, é", "", "quick quick " * 30]
-    found = servable.answer_texts(model, {"text": tf.constant(texts)})
+    found = servable.answer_texts(
+        {"text": tf.constant(texts)}, servable.preprocess, model.compute
+    )
     found = {name: value.numpy() for name, value in found.items()}
     inputs = preprocessor(texts)
     counts = inputs["input_mask"].numpy().sum(axis=1)
@@ -161,7 +163,9 @@ def test_the_table_says_what_is_there():
         "limits": np.array([[-1, 3, -1, -1]]),
         "is_cut": np.array([True]),
     }
-    line = report.answers_table([(b"the",)], found).splitlines()[1]
+    line = report.answers_table(
+        [(b"the",)], found, TokenEmbeddings
+    ).splitlines()[1]
     assert "[1.000, 1.000, 1.000, ...] of 4, norm 2.000" in line
     assert "[CLS] | the | [SEP]" in line
     assert line.endswith("cut")

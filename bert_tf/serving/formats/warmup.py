@@ -5,8 +5,6 @@ TensorFlow optimises the graph and allocates memory. TensorFlow Serving replays
 the requests in `assets.extra/tf_serving_warmup_requests`.
 """
 
-from collections.abc import Sequence
-
 import tensorflow as tf
 
 from bert_tf import files
@@ -23,17 +21,15 @@ _CLASSIFY = signatures.METHOD_NAMES[signatures.CLASSIFY]
 _REGRESS = signatures.METHOD_NAMES[signatures.REGRESS]
 
 
-def write_requests(
-    folder: str, servable: Servable, batch_sizes: Sequence[int], model_name: str
-) -> int:
+def write_requests(folder: str, servable: Servable, model_name: str) -> int:
     """Writes one request per signature and batch size into a SavedModel.
 
     The texts have the model's maximum length.
 
     Args:
         folder: A local SavedModel of this library.
-        servable: The `Servable` that it was exported from.
-        batch_sizes: The server's `allowed_batch_sizes`.
+        servable: The `Servable` that it was exported from, with the
+            `warmup_batch_sizes`.
         model_name: The server's name for the model.
 
     Returns:
@@ -43,6 +39,7 @@ def write_requests(
         ValueError: If tensorflow-serving-api is not installed.
         OSError: If writing fails, e.g. on a full disk.
     """
+    batch_sizes = servable.options.warmup_batch_sizes
     described = saved_model.read_signatures(folder)
     row = _longest_row(servable)
     prediction_log = _messages()
@@ -68,12 +65,9 @@ def check_installed() -> None:
     _messages()
 
 
-def check_number(servable: Servable, batch_sizes: Sequence[int]) -> None:
-    """Raises `ValueError` if a SavedModel would have too many requests.
-
-    Args:
-        servable, batch_sizes: As in `write_requests`.
-    """
+def check_number(servable: Servable) -> None:
+    """Raises `ValueError` if a SavedModel would have too many requests."""
+    batch_sizes = servable.options.warmup_batch_sizes
     num_signatures = len(servable.forms)
     if num_signatures * len(batch_sizes) > MAX_REQUESTS:
         raise ValueError(

@@ -84,7 +84,8 @@ class Embedding(Servable):
         number = sentences.num_prompt_tokens(
             self.options.prompt, self.preprocessor
         )
-        if self.vectors and not self.vectors.include_prompt:
+        vectors = self.source.vectors
+        if vectors and not vectors.include_prompt:
             self.num_left_out = number
 
     @classmethod
@@ -150,7 +151,7 @@ class Embedding(Servable):
     def made_vectors(self) -> SentenceVectors:
         """How the vectors of one layer become the vector of a text."""
         pooling = self.options.pooling
-        stored = self.vectors
+        stored = self.source.vectors
         return SentenceVectors(
             pooling=MEAN if pooling == LAST_FOUR else pooling,
             is_normalized=self.options.normalize,

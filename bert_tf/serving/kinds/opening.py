@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -12,6 +11,8 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.serving import options as options_lib
+from bert_tf.serving import saved_model
+from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.fill_mask import FillMask
@@ -22,6 +23,7 @@ from bert_tf.serving.kinds.multiple_choice import MultipleChoice
 from bert_tf.serving.kinds.question_answering import QuestionAnswering
 from bert_tf.serving.kinds.reranker import Reranker
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.servable import Source
 from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
 from bert_tf.serving.options import ExportOptions
@@ -33,7 +35,6 @@ from bert_tf.tasks.question_answering import task as squad
 from bert_tf.tasks.reranking import task as reranking
 from bert_tf.tasks.retrieval import task as retrieval
 from bert_tf.tasks.tagging import task as tagging
-from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
 _DEFAULT = ExportOptions()
@@ -66,6 +67,17 @@ KINDS_OF_TASKS: dict[str, type[Servable]] = {
 }
 
 
+# {an output that only one family of tasks has: the family}; others are `glue`.
+_FAMILIES = {
+    "is_label": multi_label.FAMILY,
+    "num_entities": tagging.FAMILY,
+    "token_probabilities": tagging.FAMILY,
+    "choice": multiple_choice.FAMILY,
+    "nbest_answers": squad.FAMILY,
+    "token_starts": squad.FAMILY,
+}
+
+
 def open_folder(
     model_dir: files.AnyPath, options: ExportOptions = _DEFAULT
 ) -> Servable:
@@ -88,8 +100,8 @@ def open_folder(
     kind, task = KINDS.get(options.kind or ""), None
     if kind is None:
         task = families.read_task(model_dir)
-        kind = None if task is None else _kind_of_task(task)
-    model, weight_files, vectors = None, (), None
+        kind = None if task is None else kind_of(None, task.family)
+    model, source = None, Source()
     # A kind that needs no model takes a folder without one.
     if kind is None or kind.MODEL is not None:
         with reader.open_checkpoint(str(model_dir)) as checkpoint:
@@ -97,13 +109,17 @@ def open_folder(
                 task = families.infer_task(
                     checkpoint, tuple(options.text_features)
                 )
-                kind = _kind_of_task(task)
+                kind = kind_of(None, task.family if task else None)
                 if task is None:
                     _check_is_for_an_encoder(checkpoint, options)
             vectors = kind.read_vectors(model_dir)
             options = kind.resolve(options, task, vectors)
             model = kind.load(checkpoint, task, options)
-            weight_files = checkpoint.weight_files
+            source = Source(
+                weights_sha256=checkpoint.weights_sha256(),
+                config=checkpoint.config_values,
+                vectors=vectors,
+            )
     else:
         options = kind.resolve(options, task)
     preprocessor = Preprocessor.from_folder(
@@ -118,7 +134,19 @@ def open_folder(
         max_seq_length=preprocessor.max_seq_length,
         tokens_in_text=preprocessor.tokenizer.spec.tokens_in_text,
     )
-    return kind(model, preprocessor, task, options, weight_files, vectors)
+    return kind(model, preprocessor, task, options, source)
+
+
+def kind_of(kind: str | None, family: str | None) -> type[Servable]:
+    """Returns the class of what is served.
+
+    Args:
+        kind: One of `options.KINDS`; None for the default.
+        family: The family of the task that the model was tuned to, or None.
+    """
+    if kind in KINDS:
+        return KINDS[kind]
+    return Encoder if family is None else KINDS_OF_TASKS[family]
 
 
 def default_kind(checkpoint: Checkpoint) -> type[Servable]:
@@ -130,31 +158,29 @@ def default_kind(checkpoint: Checkpoint) -> type[Servable]:
     Raises:
         ValueError: As in `families.find_task`.
     """
-    return _kind_of_task(families.find_task(checkpoint))
+    task = families.find_task(checkpoint)
+    return kind_of(None, task.family if task else None)
 
 
-def _kind_of_task(task: Task | None) -> type[Servable]:
-    return Encoder if task is None else KINDS_OF_TASKS[task.family]
-
-
-def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
-    """Returns the kind that has outputs of these names.
-
-    Exports do not record the family of their task.
+def kind_of_export(path: files.AnyPath) -> type[Servable]:
+    """Returns the class of what a SavedModel serves.
 
     Args:
-        names: Names of some or all outputs of one signature.
+        path: A SavedModel of this library.
+
+    Raises:
+        ValueError: If its bert_tf.json is damaged.
     """
-    kinds = (*KINDS.values(), *KINDS_OF_TASKS.values())
-    declared = {
-        kind: {
-            output.name: output.of_option is None
-            for output in kind.outputs_of_strings + kind.outputs_of_ids
-        }
-        for kind in kinds
-    }
-    found = [kind for kind in kinds if {*names} <= declared[kind].keys()]
-    return min(found, key=lambda kind: sum(declared[kind].values()))
+    settings = saved_model.read_settings(path)
+    family = settings.get("family")
+    if family is None:
+        # Exports of 0.2.0 do not say it.
+        outputs = saved_model.read_signatures(path)[signatures.DEFAULT].outputs
+        family = next(
+            (_FAMILIES[name] for name in outputs if name in _FAMILIES),
+            glue.FAMILY,
+        )
+    return kind_of(settings.get("kind"), family)
 
 
 def _check_is_for_an_encoder(checkpoint, options):

@@ -6,7 +6,6 @@ check and its tables use only the interface defined here.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -34,6 +33,24 @@ from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """What an export takes from a model folder beside model and preprocessor.
+
+    Args:
+        weights_sha256: {name of a file of weights: its SHA-256}.
+        config: The values in config.json; empty without one.
+        vectors: What `Servable.read_vectors` returned.
+    """
+
+    weights_sha256: dict[str, str] = dataclasses.field(default_factory=dict)
+    config: dict[str, Any] = dataclasses.field(default_factory=dict)
+    vectors: SentenceVectors | None = None
+
+
+_NO_SOURCE = Source()
+
+
 class Servable:
     """A trained model, and one kind of answers to texts.
 
@@ -45,8 +62,9 @@ class Servable:
         MODEL: The class of its Keras model; None without one.
         DEFAULTS: {option: default} of those in `options.OF_KINDS` that it
             takes.
-        TAKES_PAIRS: Whether the preprocessor in the SavedModel takes pairs.
-        READS_COLUMNS: Whether its files have a column of words.
+        FIXED: {option: the only value that it takes}.
+        TAKES_PAIRS: Whether the input may be a pair of strings.
+        MODULE: The class of the SavedModel's root object.
         input_names: The clients' names for the model inputs, {name in
             `features.MODEL_INPUTS`: other name}.
 
@@ -55,8 +73,7 @@ class Servable:
         preprocessor: The `Preprocessor` that it was trained with.
         task: The task that the model was tuned to, or None.
         options: The `ExportOptions`, as `resolve` returned them.
-        weight_files: The files that the weights were read from.
-        vectors: What `read_vectors` returned.
+        source: The `Source`.
     """
 
     KIND = options_lib.TASK
@@ -66,7 +83,8 @@ class Servable:
     MODEL: Any = None
     DEFAULTS: dict[str, Any] = {"max_text_bytes": 2**20}
     TAKES_PAIRS = True
-    READS_COLUMNS = False
+    MODULE: Any = ServingModule
+    FIXED: dict[str, Any] = {}
     input_names = {name: name for name in features.MODEL_INPUTS}
 
     def __init__(
@@ -75,16 +93,14 @@ class Servable:
         preprocessor: Preprocessor,
         task: Any,
         options: ExportOptions,
-        weight_files: Sequence[str] = (),
-        vectors: SentenceVectors | None = None,
+        source: Source = _NO_SOURCE,
     ) -> None:
         self.model = model
         self.preprocessor = preprocessor
         self.task = task
         # Whatever the kind takes has a value, though the type says otherwise.
         self.options: Any = options
-        self.weight_files = weight_files
-        self.vectors = vectors
+        self.source = source
 
     @classmethod
     def read_vectors(cls, model_dir: files.AnyPath) -> SentenceVectors | None:
@@ -126,12 +142,13 @@ class Servable:
                     f"--contents={options.contents}. "
                     f"Received: --{name}={value}."
                 )
-        if options.token_column is not None and not cls.READS_COLUMNS:
-            raise ValueError(
-                "--token_column must be given with a tagger only. "
-                f"Received: --token_column={options.token_column}, "
-                f"{cls.__name__}."
-            )
+        for name, wanted in cls.FIXED.items():
+            value = getattr(options, name)
+            if value != wanted:
+                raise ValueError(
+                    f"--{name} must be {wanted} with --kind={cls.KIND}. "
+                    f"Received: --{name}={value}."
+                )
         return dataclasses.replace(
             options,
             kind=cls.KIND,
@@ -146,6 +163,11 @@ class Servable:
     @classmethod
     def _find_text_features(cls, given, task):
         own = cls.text_features_of(task)
+        if not cls.TAKES_PAIRS and len(given) > 1:
+            raise ValueError(
+                "--text_features must be one name: the input is one string. "
+                f"Received: --text_features={','.join(given)}."
+            )
         if own is None:
             if len({*given}) != len(given) or given[2:] or "" in given:
                 raise ValueError(
@@ -161,20 +183,6 @@ class Servable:
                 f"Received: --text_features={','.join(given)}."
             )
         return own
-
-    @staticmethod
-    def check_one_text(options: ExportOptions, of: str) -> None:
-        """Raises `ValueError` unless the input is one string.
-
-        Args:
-            options: As `resolve` returns them.
-            of: What takes one string only, for the message.
-        """
-        if len(options.text_features) != 1:
-            raise ValueError(
-                f"--text_features must be one name {of}. "
-                f"Received: --text_features={','.join(options.text_features)}."
-            )
 
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
@@ -210,6 +218,11 @@ class Servable:
     def model_arguments(cls, task: Any) -> dict[str, Any]:
         """Returns the arguments of the model's class beside the config."""
         return {} if task is None else task.model_arguments()
+
+    @property
+    def family(self) -> str | None:
+        """The family of the task that the model was tuned to, or None."""
+        return self.task.family if self.task else None
 
     @property
     def text_features(self) -> tuple[str, ...]:
@@ -251,14 +264,6 @@ class Servable:
         return (self.kept_model,)
 
     @property
-    def weights_sha256(self) -> dict[str, str]:
-        """{name of a file of weights: its SHA-256}."""
-        return {
-            os.path.basename(path): files.sha256(path)
-            for path in self.weight_files
-        }
-
-    @property
     def forms(self) -> dict[str, signatures.Form]:
         """{signature: its `Form`}."""
         return signatures.make_forms(self.takes_text)
@@ -282,14 +287,6 @@ class Servable:
             )
             for name, form in self.forms.items()
         }
-
-    def make_module(self, vocab_path: str) -> Any:
-        """Returns the root object of the SavedModel, not yet traced.
-
-        Args:
-            vocab_path: The vocabulary, a local file.
-        """
-        return ServingModule(self, vocab_path)
 
     def complete(self, texts: Any) -> Any:
         """Returns texts, string `[B]` or a list of two, with any prompt."""
@@ -332,39 +329,41 @@ class Servable:
         return self.decode(outputs)
 
     def answer_ids(
-        self, module: Any, inputs: dict[str, tf.Tensor]
+        self, inputs: dict[str, tf.Tensor], model: Any
     ) -> dict[str, tf.Tensor]:
         """Returns the answers to ids, {name: tensor [B, ...]}.
 
         Args:
-            module: What `make_module` returned.
-            inputs: Its inputs.
+            inputs: The model inputs.
+            model: The `TracedModel`.
         """
-        return self.decode_rows(
-            module.to_model_inputs(inputs), module(inputs, training=False)
-        )
+        outputs = chunks.compute_in_order(inputs, model, self.num_choices or 1)
+        return self.decode_rows(inputs, outputs)
 
     def answer_texts(
-        self, module: Any, texts: dict[str, tf.Tensor]
+        self,
+        texts: dict[str, tf.Tensor],
+        encode: Callable[..., Any],
+        model: Any,
     ) -> dict[str, tf.Tensor]:
         """Returns the answers to strings, {name: tensor [B, ...]}.
 
         Args:
-            module: What `make_module` returned.
             texts: {name of a text feature: string [B]}.
+            encode: A function from strings to the model inputs, as
+                `preprocess`.
+            model: The `TracedModel`.
         """
         columns = [texts[name] for name in self.text_features]
         counted: dict[str, tf.Tensor] = {}
         if self.options.count_tokens:
             inputs, counted = self._encode_and_count(columns)
         else:
-            inputs = module.preprocessor(_one_or_all(columns))
+            inputs = encode(_one_or_all(columns))
         if self.row_shape is None:
             inputs = packing.trim_padding(inputs)
-            return counted | self.answer_ids(
-                module, module.from_model_inputs(inputs)
-            )
-        outputs = chunks.call_module(module, inputs, self.row_shape)
+            return counted | self.answer_ids(inputs, model)
+        outputs = chunks.compute_in_chunks(inputs, model, self.row_shape)
         return counted | self.decode(outputs)
 
     def trained_answers(

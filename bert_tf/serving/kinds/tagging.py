@@ -7,6 +7,7 @@ training data may be several of these words ("U.S."); the model learned from the
 first.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,6 @@ from bert_tf.serving.kinds.output import show_span
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.servable import repeat_names
 from bert_tf.serving.kinds.texts import Row
-from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import files as tagging_files
@@ -113,16 +113,8 @@ class Tagging(Servable):
         Output("classes", "string", "tags", "the tags, in this order"),
     )
     MODEL = BertTokenClassifier
-    DEFAULTS = Servable.DEFAULTS | {"max_windows": 256}
-    READS_COLUMNS = True
-
-    @classmethod
-    def resolve(
-        cls, options: ExportOptions, task: Any, vectors: Any = None
-    ) -> ExportOptions:
-        options = super().resolve(options, task)
-        cls.check_one_text(options, "for a tagger")
-        return options
+    DEFAULTS = Servable.DEFAULTS | {"max_windows": 256, "token_column": None}
+    TAKES_PAIRS = False
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return {
@@ -131,11 +123,14 @@ class Tagging(Servable):
         }
 
     def answer_texts(
-        self, module: Any, texts: dict[str, tf.Tensor]
+        self,
+        texts: dict[str, tf.Tensor],
+        encode: Callable[..., Any],
+        model: Any,
     ) -> dict[str, tf.Tensor]:
         (strings,) = texts.values()
         strings, is_cut = self.cut(strings)
-        answers = find_entities(strings, self._maker(), self.task, module)
+        answers = find_entities(strings, self._maker(), self.task, model)
         return answers | {"is_cut": answers["is_cut"] | is_cut}
 
     def hard_texts(self) -> list[Row]:
@@ -276,7 +271,7 @@ def find_entities(
         texts: string `[B]`.
         maker: A `WindowMaker`.
         task: The `TaggingTask`.
-        model: A `BertTokenClassifier`, or a callable with its interface.
+        model: The `TracedModel`.
 
     Returns:
         The answers to strings, {output: tensor}.
@@ -294,7 +289,8 @@ def find_entities(
     )
     logits = chunks.compute_windows(
         maker.pack(pieces, row_of_window, window),
-        lambda length: padded_outputs(model, length),
+        model,
+        padded_outputs,
         [None, len(task.labels)],
     )
 

@@ -102,14 +102,6 @@ class TokenEmbeddings(Servable):
     input_names = INPUT_NAMES
 
     @classmethod
-    def resolve(
-        cls, options: ExportOptions, task: Any, vectors: Any = None
-    ) -> ExportOptions:
-        options = super().resolve(options, task)
-        cls.check_one_text(options, f"with --kind={cls.KIND}")
-        return options
-
-    @classmethod
     def load(
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
@@ -159,7 +151,10 @@ class TokenEmbeddings(Servable):
         }
 
     def answer_texts(
-        self, module: Any, texts: dict[str, tf.Tensor]
+        self,
+        texts: dict[str, tf.Tensor],
+        encode: Callable[..., Any],
+        model: Any,
     ) -> dict[str, tf.Tensor]:
         (strings,) = texts.values()
         strings, is_long = self.cut(strings)
@@ -174,7 +169,7 @@ class TokenEmbeddings(Servable):
         length = tf.shape(inputs[features.INPUT_IDS])[1]
 
         def compute(rows):
-            vectors = module.compute(rows)
+            vectors = model(rows)
             after = length - tf.shape(vectors)[1]
             return tf.pad(vectors, [[0, 0], [0, after], [0, 0]])
 

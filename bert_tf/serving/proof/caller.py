@@ -109,7 +109,7 @@ def _run(command, folder, timeout_seconds):
     if not is_over:
         raise ValueError(
             f"{path} must be loaded, and give each answer, within "
-            "`timeout_seconds`. Received: no answer in "
+            "--timeout_seconds. Received: no answer in "
             f"{timeout_seconds:g} seconds ({command[0]})."
         )
     printed, complaints = (file.read_text(errors="replace") for file in words)

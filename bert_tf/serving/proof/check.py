@@ -201,7 +201,7 @@ def other_weights(path: files.AnyPath, servable: Servable) -> list[str]:
     stored = saved_model.read_settings(path).get("weights_sha256")
     if stored is None:
         return []
-    found = servable.weights_sha256
+    found = servable.source.weights_sha256
     names = stored.keys() | found.keys()
     return sorted(name for name in names if stored.get(name) != found.get(name))
 
