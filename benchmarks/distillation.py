@@ -60,7 +60,7 @@ _MINUTES = flags.DEFINE_float(
 )
 _RECIPES = flags.DEFINE_list(
     "recipes",
-    ["relations", "hidden+relations", "self_relations"],
+    ["relations", "hidden+relations"],
     "Part text: losses of each student, joined by +.",
 )
 _MIXED_PRECISION = recipe.define_mixed_precision()

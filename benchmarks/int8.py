@@ -31,7 +31,7 @@ import tensorflow_text  # noqa: F401 - registers its operations.
 from absl import flags
 
 from bert_tf import program
-from bert_tf.layers.dense import Dense
+from bert_tf.layers.basic import Dense
 from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
 from bert_tf.serving.kinds import opening

@@ -20,10 +20,10 @@ from keras import ops  # noqa: E402
 
 from bert_tf import features  # noqa: E402
 from bert_tf.config import BertConfig  # noqa: E402
-from bert_tf.layers.activations import apply_activation  # noqa: E402
-from bert_tf.layers.attention_mask import gather_queries  # noqa: E402
-from bert_tf.layers.attention_mask import make_attention_mask  # noqa: E402
-from bert_tf.layers.gathering import gather_positions  # noqa: E402
+from bert_tf.layers.attention import gather_queries  # noqa: E402
+from bert_tf.layers.attention import make_attention_mask  # noqa: E402
+from bert_tf.layers.basic import apply_activation  # noqa: E402
+from bert_tf.layers.basic import gather_positions  # noqa: E402
 from bert_tf.models.pretrainer import BertPretrainer  # noqa: E402
 
 

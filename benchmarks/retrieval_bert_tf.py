@@ -11,7 +11,7 @@ from bert_tf.checkpoints import starting_point
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.retrieval.task import RetrievalTask
-from bert_tf.training import step as step_lib
+from bert_tf.training import compiled_steps
 from bert_tf.training.strategy import make_strategy
 
 
@@ -37,7 +37,7 @@ def prepare(job):
         model = task_folder.new_model(start, task, policy)
         optimizer = BertOptimizer(2e-5)
         optimizer.build(model.trainable_variables)
-    steps = step_lib.CompiledSteps(model, task.objective(), optimizer)
+    steps = compiled_steps.CompiledSteps(model, task.objective(), optimizer)
     batches = iter(
         strategy.distribute_datasets_from_function(
             lambda context: source.training_batches(

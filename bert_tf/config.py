@@ -13,7 +13,13 @@ from bert_tf import sizes
 # Hugging Face's names, by meaning: "gelu" is the exact erf form, "gelu_new"
 # the tanh approximation that Google's files call "gelu".
 ACTIVATIONS = (
-    *("gelu", "gelu_new", "linear", "quick_gelu", "relu", "silu", "tanh"),
+    "gelu",
+    "gelu_new",
+    "linear",
+    "quick_gelu",
+    "relu",
+    "silu",
+    "tanh",
 )
 
 # Attention draws the dropout of so many rows of scores at once, and is computed

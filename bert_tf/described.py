@@ -50,7 +50,9 @@ _KINDS: dict[Any, str] = {
     Sequence[str]: "names",
     Sequence[int]: "integers",
 }
-_OPTIONAL = (bool | None, int | None, float | None, str | None)
+# What may be given for a type. Not by `isinstance`: for Python, True is an
+# integer.
+_TAKEN = {float: (int, float)}
 
 
 def option(
@@ -143,12 +145,9 @@ def _is_of(kind, value):
         return isinstance(value, tuple) and all(
             _is_of(kind, entry) for entry in value
         )
+    wanted, *others = typing.get_args(kind) or (kind,)
     if value is None:
-        return kind in _OPTIONAL
-    if kind in (str, str | None):
+        return bool(others)
+    if wanted is str:
         return isinstance(value, str | os.PathLike)
-    # Not `isinstance`: for Python, True is an integer.
-    if kind in (bool, bool | None):
-        return type(value) is bool
-    is_float = kind in (float, float | None) and type(value) is float
-    return type(value) is int or is_float
+    return type(value) in _TAKEN.get(wanted, (wanted,))

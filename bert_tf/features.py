@@ -39,9 +39,12 @@ POSITION_IDS = "position_ids"
 SEQUENCE_IDS = "sequence_ids"
 FIRST_POSITIONS = "first_positions"
 
+# What is predicted, [B, P]: int32 positions and ids, and float32 weights. A
+# sequence may have fewer predictions than P: the rest are 0, with weight 0.
 MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"
+# int32 [B, 1], or [B, S] in packed rows.
 NEXT_SENTENCE_LABELS = "next_sentence_labels"
 # Only in batches for ELECTRA, not in records: int32 [B, P, 2] in [0, 2**23),
 # the random draws that determine the samples of the predictions. Integers,

@@ -218,13 +218,17 @@ def define_flags(
     """Defines a flag for each `described.option`, and returns them by field.
 
     Args:
-        dataclass: The class that has the options as fields. An option without a
-            default makes a flag with the default None.
+        dataclass: The class that has the options as fields, and classes of
+            further options. An option without a default makes a flag with the
+            default None.
         only: Names of the fields to define flags for; None for all.
         **names: {field: name of its flag}, if the two names differ.
     """
-    holders = {}
+    holders: dict[str, flags.FlagHolder] = {}
     for field in dataclasses.fields(dataclass):
+        if dataclasses.is_dataclass(field.type):
+            holders |= define_flags(field.type, only, **names)
+            continue
         help_text = field.metadata.get("help")
         if help_text is None or (only is not None and field.name not in only):
             continue
@@ -249,18 +253,28 @@ def from_flags(dataclass: Any, **given: Any) -> Any:
 
     Args:
         dataclass: Its class.
-        **given: The fields that do not come from flags.
+        **given: The fields that do not come from flags, its own and those of
+            the dataclasses that it holds.
 
     Returns:
         The dataclass. Its other fields have the values of the flags of the same
-        names.
+        names, or their defaults where there is no such flag.
+
+    Raises:
+        ValueError: If a field without a default has no value.
     """
-    values = {
-        field.name: value_of(field)
-        for field in dataclasses.fields(dataclass)
-        if field.name not in given
-    }
-    return dataclass(**given, **values)
+    values = {}
+    for field in dataclasses.fields(dataclass):
+        name = field.name
+        if name in given:
+            values[name] = given[name]
+        elif dataclasses.is_dataclass(field.type):
+            values[name] = from_flags(field.type, **given)
+        elif name in flags.FLAGS:
+            values[name] = value_of(field)
+            if field.default is dataclasses.MISSING:
+                require(**{name: values[name]})
+    return dataclass(**values)
 
 
 def value_of(field: dataclasses.Field[Any]) -> Any:

@@ -1,6 +1,7 @@
 """Progress of long work: one line if a user watches, otherwise log lines."""
 
 import contextlib
+import logging
 import sys
 import threading
 import time
@@ -8,8 +9,9 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import TypeVar
 
-from absl import logging
 from tqdm import tqdm
+
+_logger = logging.getLogger(__name__)
 
 # There is a log line at least every 30 seconds.
 SECONDS_PER_LINE = 30.0
@@ -124,7 +126,7 @@ def track(
                 if bar.is_due:
                     bar.update(done)
                 elif line.is_over and not bar.is_shown:
-                    logging.info("%s", bar.line(done))
+                    _logger.info("%s", bar.line(done))
                     line.restart()
                 yield item
 

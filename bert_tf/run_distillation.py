@@ -35,8 +35,8 @@ from bert_tf import fine_tuning_flags
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.models import lesson as lesson_lib
-from bert_tf.runs import options as options_lib
 from bert_tf.runs import stopping
+from bert_tf.runs.options import PretrainingOptions
 
 fine_tuning_flags.set_defaults(do_train=True)
 _TEACHER = flags.DEFINE_string(
@@ -73,14 +73,6 @@ _SOFT_POSITIONS = flags.DEFINE_enum(
     "DistilBERT, or only for the masked ones, for a fraction of the memory and "
     "time.",
 )
-_LAYER_MAP = flags.DEFINE_string(
-    "layer_map",
-    None,
-    "For every layer of the student, the layer of the teacher from which it "
-    "learns hidden states and attention, counted from 0, e.g. 2,5,8,11. "
-    "Default: the teacher is divided into as many equal parts, and the last "
-    "layer of each is used.",
-)
 _RELATION_HEADS = flags.DEFINE_integer(
     "relation_heads",
     None,
@@ -96,14 +88,12 @@ _TEACHER_PRECISION = flags.DEFINE_enum(
 )
 
 # Flags for records.
-_INPUT_FILE = flags.DEFINE_string(
-    "input_file", None, "Record files: globs, comma-separated."
-)
 _OF_RECORDS = program.define_flags(
-    options_lib.PretrainingOptions,
+    PretrainingOptions,
     only=(
         "eval_input_file",
         "max_predictions_per_seq",
+        "num_train_steps",
         "input_shares",
         "optimizer",
         "keep_checkpoint_max",
@@ -111,11 +101,8 @@ _OF_RECORDS = program.define_flags(
         "skip_nonfinite_steps",
     ),
 )
-_NUM_TRAIN_STEPS = flags.DEFINE_integer(
-    "num_train_steps",
-    None,
-    "With --input_file: number of the last step.",
-    lower_bound=1,
+_INPUT_FILE = flags.DEFINE_string(
+    "input_file", None, "Record files: globs, comma-separated."
 )
 _NUM_WARMUP_STEPS = flags.DEFINE_integer(
     "num_warmup_steps",
@@ -170,25 +157,6 @@ _OF_TASKS = (
     "max_position_embeddings",
     "allow_partial",
 )
-# Options of a pre-training that apply to tasks as well.
-_OF_BOTH = (
-    "output_dir",
-    "init_checkpoint",
-    "do_train",
-    "do_eval",
-    "gradient_accumulation_steps",
-    "rematerialize",
-    "attention_chunk",
-    "jit_compile",
-    "eval_batch_size",
-    "learning_rate",
-    "learning_rate_drop",
-    "layerwise_learning_rate_decay",
-    "save_checkpoints_steps",
-    "keep_best",
-    "iterations_per_loop",
-    "random_seed",
-)
 
 
 def main(argv):
@@ -223,7 +191,6 @@ def main(argv):
     else:
         of_records = (
             *_OF_RECORDS.values(),
-            _NUM_TRAIN_STEPS,
             _NUM_WARMUP_STEPS,
             _SOFT_POSITIONS,
         )
@@ -248,7 +215,6 @@ def _lesson(known, default):
         losses=losses,
         temperature=_TEMPERATURE.value,
         soft_positions=_SOFT_POSITIONS.value,
-        layer_map=_layers(_LAYER_MAP),
         relation_heads=_RELATION_HEADS.value,
     )
     if not lesson.asks_teacher:
@@ -259,19 +225,17 @@ def _lesson(known, default):
     return lesson
 
 
-def _layers(holder):
-    if holder.value is None:
-        return None
-    return lesson_lib.parse_layers(holder.value, holder.name)
-
-
 def _teaching(lesson, **options):
     """Returns the `Teaching` that the flags ask for."""
     from bert_tf.checkpoints import starting_point
     from bert_tf.runs import distillation
 
     values = flags.FLAGS
-    layers = _layers(_STUDENT_LAYERS)
+    layers = None
+    if _STUDENT_LAYERS.value is not None:
+        layers = lesson_lib.parse_layers(
+            _STUDENT_LAYERS.value, "student_layers"
+        )
     case = values.do_lower_case
     is_teachers = layers is not None or (
         values.init_checkpoint is None and values.vocab_file is None
@@ -301,25 +265,18 @@ def _teaching(lesson, **options):
 
 def _distil_on_records():
     lesson = _lesson(lesson_lib.ON_RECORDS, lesson_lib.DEFAULT_ON_RECORDS)
-    program.require(num_train_steps=_NUM_TRAIN_STEPS.value)
-    values = flags.FLAGS
-    length = values["max_seq_length"]
     num_warmup_steps = _NUM_WARMUP_STEPS.value
     if num_warmup_steps is None:
-        num_warmup_steps = _NUM_TRAIN_STEPS.value // 10
-    options = options_lib.PretrainingOptions(
-        phases=(
-            options_lib.Phase(
-                max_seq_length=length.value if length.present else None,
-                num_steps=_NUM_TRAIN_STEPS.value,
-                train_batch_size=values.train_batch_size,
-            ),
-        ),
-        input_files=(_INPUT_FILE.value,),
+        num_warmup_steps = _OF_RECORDS["num_train_steps"].value // 10
+    length = flags.FLAGS["max_seq_length"]
+    options = program.from_flags(
+        PretrainingOptions,
+        max_seq_length=length.value if length.present else None,
         num_warmup_steps=num_warmup_steps,
-        **{name: holder.value for name, holder in _OF_RECORDS.items()},
-        **{name: values[name].value for name in _OF_BOTH},
+        # That of tasks has another default.
+        bias_correction=None,
     )
+    options.check_places()
     from bert_tf.runs import distillation
 
     strategy = training_flags.make_strategy()

@@ -34,16 +34,10 @@ from absl import logging
 from bert_tf import program
 from bert_tf import sizes
 from bert_tf import training_flags
-from bert_tf.runs import options as options_lib
 from bert_tf.runs import stopping
+from bert_tf.runs.options import PretrainingOptions
 
-_OPTIONS = program.define_flags(options_lib.PretrainingOptions)
-_INPUT_FILE = flags.DEFINE_string(
-    "input_file",
-    None,
-    "Record files: globs, comma-separated. With --phases, the globs of each "
-    "phase, with a semicolon between two phases.",
-)
+program.define_flags(PretrainingOptions)
 _BERT_CONFIG_FILE = flags.DEFINE_string("bert_config_file", None, sizes.HELP)
 _MAX_POSITION_EMBEDDINGS = flags.DEFINE_integer(
     "max_position_embeddings",
@@ -65,47 +59,13 @@ _DO_LOWER_CASE = flags.DEFINE_bool(
     "Whether the records' text was lower-cased, for the model folder. "
     "Default: as the checkpoint's folder says, otherwise true.",
 )
-_MAX_SEQ_LENGTH = flags.DEFINE_integer(
-    "max_seq_length",
-    None,
-    "Tokens of a record. Default: as in the records' manifest, or 128.",
-    lower_bound=1,
-)
-_TRAIN_BATCH_SIZE = flags.DEFINE_integer(
-    "train_batch_size", 32, "Examples a step, over all devices.", lower_bound=1
-)
-_NUM_TRAIN_STEPS = flags.DEFINE_integer(
-    "num_train_steps", 100_000, "Number of the last step.", lower_bound=1
-)
-_PHASES = flags.DEFINE_string(
-    "phases",
-    None,
-    "length:steps:batch of each phase, comma-separated, e.g. "
-    "128:900000:256,512:100000:256; instead of --max_seq_length, "
-    "--num_train_steps and --train_batch_size. All phases share one learning "
-    "rate schedule. A phase with the same length and records as the one before "
-    "it reads on where that ended.",
-)
-_PROFILE_STEPS = flags.DEFINE_string(
-    "profile_steps",
-    None,
-    "first:end, e.g. 100:105: profile the steps 100 to 104, for TensorBoard.",
-)
 
 
 def main(argv):
     del argv
     logging.set_verbosity(logging.INFO)
-    program.require(
-        input_file=_INPUT_FILE.value, output_dir=_OPTIONS["output_dir"].value
-    )
-    parsed, input_files = _phases()
-    options = program.from_flags(
-        options_lib.PretrainingOptions,
-        phases=parsed,
-        input_files=input_files,
-        profile_steps=_profile_steps(),
-    )
+    options = program.from_flags(PretrainingOptions)
+    options.check_places()
     from bert_tf.checkpoints import starting_point
     from bert_tf.runs import pretraining_run
 
@@ -125,44 +85,6 @@ def main(argv):
         )
     for name in sorted(results or ()):
         print(f"{name} = {results[name]}")
-
-
-def _phases():
-    """Returns the `Phase`s, and the globs of their records."""
-    if _PHASES.value is None:
-        phase = options_lib.Phase(
-            max_seq_length=_MAX_SEQ_LENGTH.value,
-            num_steps=_NUM_TRAIN_STEPS.value,
-            train_batch_size=_TRAIN_BATCH_SIZE.value,
-        )
-        return (phase,), (_INPUT_FILE.value,)
-    for holder in (_MAX_SEQ_LENGTH, _NUM_TRAIN_STEPS, _TRAIN_BATCH_SIZE):
-        if holder.present:
-            raise ValueError(
-                f"--{holder.name} must not be given with --phases. Received: "
-                f"--{holder.name}={holder.value} --phases={_PHASES.value}."
-            )
-    parsed = options_lib.parse_phases(_PHASES.value)
-    patterns = tuple(_INPUT_FILE.value.split(";"))
-    if len(patterns) != len(parsed):
-        raise ValueError(
-            f"--input_file must name the records of {len(parsed)} phases, "
-            "with a semicolon between two phases. Received: "
-            f"--input_file={_INPUT_FILE.value}."
-        )
-    return parsed, patterns
-
-
-def _profile_steps():
-    if _PROFILE_STEPS.value is None:
-        return None
-    parts = _PROFILE_STEPS.value.split(":")
-    if len(parts) != 2 or not all(part.isdecimal() for part in parts):
-        raise ValueError(
-            "--profile_steps must be two numbers, first:end. Received: "
-            f"--profile_steps={_PROFILE_STEPS.value}."
-        )
-    return tuple(int(part) for part in parts)
 
 
 if __name__ == "__main__":

@@ -183,11 +183,11 @@ def main(_):
         metrics.check_can_correlate(f"{_STS_FILE.value}: the pairs", len(pairs))
 
     from bert_tf.tasks.features import sentences
-    from bert_tf.training import strategy as strategies
+    from bert_tf.training import devices
 
     # The vectors' manifest records their precision, so float32 must not mean
     # TF32. --precision=bfloat16 is there for speed.
-    strategies.set_arithmetic(tf32=False, deterministic=False)
+    devices.set_arithmetic(tf32=False, deterministic=False)
     embedder = sentences.open_embedder(
         _MODEL_DIR.value,
         pooling=_POOLING.value,

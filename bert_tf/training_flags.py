@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from bert_tf.training import names
+from bert_tf.training import options
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _STRATEGY = flags.DEFINE_enum(
     "strategy",
     None,
-    names.STRATEGIES,
+    options.STRATEGIES,
     "Where to run. one_device: the first GPU, or the CPU if there is none; "
     "mirrored: all GPUs of this machine; multi_worker: the machines of "
     "TF_CONFIG; tpu. Default: tpu with --use_tpu, otherwise one_device.",
@@ -49,7 +49,7 @@ _NUM_TPU_CORES = flags.DEFINE_integer(
 _MIXED_PRECISION = flags.DEFINE_enum(
     "mixed_precision",
     "auto",
-    names.MIXED_PRECISION,
+    options.MIXED_PRECISION,
     "Arithmetic of the layers; weights and losses are float32. auto: "
     "bfloat16 on TPUs, float32 elsewhere.",
 )
@@ -88,11 +88,10 @@ def make_strategy() -> "tf.distribute.Strategy":
             "--master is another name of --tpu_name: the two must agree. "
             f"Received: --tpu_name={_TPU_NAME.value} --master={_MASTER.value}."
         )
+    from bert_tf.training import devices
     from bert_tf.training import strategy as strategies
 
-    strategies.set_arithmetic(
-        tf32=_TF32.value, deterministic=_DETERMINISTIC.value
-    )
+    devices.set_arithmetic(tf32=_TF32.value, deterministic=_DETERMINISTIC.value)
     return strategies.make_strategy(
         name,
         num_cpu_devices=_NUM_CPU_DEVICES.value,

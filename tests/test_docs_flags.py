@@ -154,7 +154,7 @@ def test_a_wrong_flag_is_found():
     wrong = [
         ("bert_tf.run_pretraining", ["--input_files=a"]),
         ("bert_tf.run_pretraining", ["--train_batch_size=many"]),
-        ("bert_tf.run_pretraining", ["--train_batch_size=0"]),
+        ("bert_tf.run_pretraining", ["--max_position_embeddings=0"]),
         ("bert_tf.run_pretraining", ["a"]),
     ]
     right = ["--input_file=a", "--output_dir=b", "--train_batch_size=3"]

@@ -252,7 +252,7 @@ def test_make_runs_every_file_with_peers():
 
 # What a step and its loop are made of, beside modules of the lowest floor.
 _OF_TRAINING = ("training", "optimizers", "input")
-_NOT_OF_TRAINING = ("program", "described")
+_NOT_OF_TRAINING = ("program",)
 
 
 def loaded_by(path):
@@ -294,4 +294,24 @@ def test_the_loop_loads_few_files_and_no_family():
 def test_training_knows_no_family_tokenizer_or_program(path):
     for name in imports_of(path):
         room = name.split(".")[1] if name.startswith("bert_tf.") else ""
-        assert room not in ("checkpoints", "text", "program", "described"), name
+        assert room not in ("checkpoints", "text", "program"), name
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path in SOURCES
+        if re.match(r"bert_tf/(layers|models|optimizers|training)/", str(path))
+    ],
+    ids=str,
+)
+def test_what_trains_knows_no_absl(path):
+    for name in imports_of(path):
+        assert not name.startswith("absl"), f"{path} imports {name}"
+
+
+def test_the_loop_loads_no_absl():
+    loaded = loaded_by(PACKAGE.relative_to(ROOT) / "training/loop.py")
+    for path in loaded:
+        assert not any(name.startswith("absl") for name in imports_of(path))

@@ -199,7 +199,8 @@ def test_help_shows_all_flags_and_the_commands_as_written(answers, path):
         shared.append(ROOT / "bert_tf" / "tuning" / "config.py")
     for dataclass, name in (
         ("Settings", "pretraining/settings"),
-        ("options_lib.PretrainingOptions)", "runs/options"),
+        ("PretrainingOptions)", "runs/options"),
+        ("PretrainingOptions)", "training/options"),
         ("search_options.Rules", "tasks/retrieval/search_options"),
     ):
         if f"define_flags({dataclass}" in source:

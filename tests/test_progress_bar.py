@@ -75,7 +75,7 @@ def test_what_takes_no_second_has_no_line(attach):
 
 
 def test_a_log_has_lines_of_its_own(capsys, caplog, monkeypatch):
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("INFO", logger="bert_tf")
     with progress_bar.ProgressBar("train", 4) as bar:
         assert not bar.is_shown
         assert not bar.is_due

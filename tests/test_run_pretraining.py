@@ -129,10 +129,11 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         "num_train_steps": 4,
         "input_shares": 1,
         "mixed_precision": "float32",
+        "attention_masks": ["one for all queries"],
+        "optimizer": "bert",
         "learning_rate": 0.01,
         "num_warmup_steps": 1,
         "learning_rate_decay": "linear",
-        "learning_rate_power": None,
         "learning_rate_drop": True,
         "weight_decay": 0.01,
         "adam_beta_2": 0.999,
@@ -225,8 +226,8 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         ),
         (
             {"do_train": True, "profile_steps": "5"},
-            "--profile_steps must be two numbers, first:end. Received: "
-            "--profile_steps=5.",
+            "--profile_steps must be two numbers, first:end, the first step "
+            "and a later one. Received: --profile_steps=5.",
         ),
         (
             {
@@ -247,10 +248,6 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             },
             "--eval_batch_size must be a multiple of 3, the number of "
             "replicas. Received: --eval_batch_size=8.",
-        ),
-        (
-            {"do_train": True, "learning_rate_decay": "polynomial"},
-            "`power` must be given with the polynomial decay",
         ),
         (
             {"do_train": True, "layerwise_learning_rate_decay": 2},

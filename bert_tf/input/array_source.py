@@ -7,6 +7,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -33,6 +34,8 @@ class ArraySource:
             function of seed, epoch and batch size.
         window_batches: Number of batches in such a window.
     """
+
+    unit: ClassVar[str] = "examples"
 
     arrays: Mapping[str, np.ndarray | tf.Tensor]
     seed: int = 12345

@@ -20,6 +20,10 @@ class BatchSource(Protocol):
     """
 
     @property
+    def unit(self) -> str:
+        """What logs call the rows of a batch."""
+
+    @property
     def num_examples(self) -> int:
         """The number of examples per epoch."""
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -59,6 +60,8 @@ class RecordSource:
             does not change when the folder is moved.
         manifests: The manifests of the records, each once.
     """
+
+    unit: ClassVar[str] = "examples"
 
     paths: tuple[str, ...]
     spec: RecordSpec

@@ -1,17 +1,17 @@
 """Base classes of layers and models that have a `BertConfig`."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
-from typing import Self
 from typing import TypeAlias
 
 import keras
 
 from bert_tf import files
 from bert_tf.config import BertConfig
-from bert_tf.layers.dense import Dense
-from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.basic import Dense
+from bert_tf.layers.basic import Dropout
+from bert_tf.layers.frozen import LayerThatKeepsFrozen
+from bert_tf.layers.frozen import ModelThatKeepsFrozen
 
 # A configuration, or its dictionary as Keras stores it.
 AnyConfig: TypeAlias = BertConfig | dict[str, Any]
@@ -40,23 +40,11 @@ class Configured:
     def get_config(self):
         # Keras's class, the next base, has the method.
         values = super().get_config()  # type: ignore[misc]
-        values["config"] = self.config.to_dict()
-        states = {
-            path: layer.trainable
-            for path, layer, parent in _layers_within(self)
-            if layer.trainable != parent.trainable
-        }
-        if states or not values["trainable"]:
-            values["trainable_layers"] = states
-        return values
+        return values | {"config": self.config.to_dict()}
 
 
-class ConfiguredModel(Configured, keras.Model):
-    """A model with a configuration; its copies and files keep what is frozen.
-
-    Keras records this for the model itself but not for its layers, which would
-    be trained.
-    """
+class ConfiguredModel(Configured, ModelThatKeepsFrozen):
+    """A model with a configuration."""
 
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
@@ -77,43 +65,9 @@ class ConfiguredModel(Configured, keras.Model):
         finally:
             self._tracker.lock()
 
-    @classmethod
-    def from_config(
-        cls,
-        config: dict[str, Any],
-        custom_objects: dict[str, Any] | None = None,
-    ) -> Self:
-        config = dict(config)
-        states = config.pop("trainable_layers", None)
-        model = super().from_config(config, custom_objects)
-        if states is not None:
-            _set_trainable(model, states)
-        return model
 
-
-class ConfiguredLayer(Configured, keras.layers.Layer):
-    """A layer with a configuration, and makers of the sublayers of BERT.
-
-    Like those of a `ConfiguredModel`, its copies and files keep what is frozen.
-    """
-
-    # A function that returns it, because Keras would track a dictionary.
-    _trainable_layers: Callable[[], dict[str, bool]] = staticmethod(dict)
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        config = dict(config)
-        states = config.pop("trainable_layers", {})
-        layer = super().from_config(config)
-        layer._trainable_layers = lambda: states
-        return layer
-
-    def _post_build(self):
-        # A hook of Keras's. Sublayers do not exist earlier.
-        super()._post_build()
-        states = self._trainable_layers()
-        if states or not self.trainable:
-            _set_trainable(self, states)
+class ConfiguredLayer(Configured, LayerThatKeepsFrozen):
+    """A layer with a configuration, and makers of the sublayers of BERT."""
 
     def make_kernel_initializer(self) -> keras.initializers.Initializer:
         # A new instance each time: a shared one repeats its values.
@@ -154,24 +108,6 @@ class ConfiguredLayer(Configured, keras.layers.Layer):
         )
         layer_norm.build((None, None, num_inputs or self.config.hidden_size))
         return layer_norm
-
-
-def _set_trainable(parent, states):
-    """Sets `trainable` of all layers in `parent`.
-
-    Layers whose path is not in `states` follow the layer that they are in.
-    """
-    # From the outside in, because a layer sets those within it too.
-    for path, layer, within in _layers_within(parent):
-        layer.trainable = states.get(path, within.trainable)
-
-
-def _layers_within(parent, prefix=""):
-    """Yields (path, layer, the layer that it is in), from the outside in."""
-    for layer in parent._flatten_layers(include_self=False, recursive=False):
-        path = f"{prefix}{layer.name}"
-        yield path, layer, parent
-        yield from _layers_within(layer, f"{path}/")
 
 
 def from_dict(values: Any) -> BertConfig:

@@ -133,7 +133,7 @@ class BertEmbeddings(ConfiguredLayer):
         elif self.config.padding_idx is not None:
             position_ids = self._positions_of_tokens(input_ids)
         if position_ids is None:
-            places = self._first_positions(ops.shape(input_ids)[1])
+            places = self._leading_rows(ops.shape(input_ids)[1])
         else:
             places = ops.take(self.position_embeddings, position_ids, axis=0)
         if self.config.padding_idx is not None:
@@ -161,7 +161,7 @@ class BertEmbeddings(ConfiguredLayer):
     def compute_output_shape(self, input_ids_shape, *other_shapes):
         return (*input_ids_shape, self.config.hidden_size)
 
-    def _first_positions(self, length):
+    def _leading_rows(self, length):
         """Returns the first rows of the table, float `[L, D]`."""
         if isinstance(length, int) or ops.is_tensor(length):
             return self.position_embeddings[:length]

@@ -9,10 +9,10 @@ from typing import Any
 import keras
 
 from bert_tf.features import Tensor
-from bert_tf.layers.activations import apply_activation
+from bert_tf.layers.attention import SelfAttention
+from bert_tf.layers.basic import apply_activation
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
-from bert_tf.layers.self_attention import SelfAttention
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

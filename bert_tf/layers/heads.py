@@ -1,4 +1,4 @@
-"""The pooler and the heads of the encoder: masked LM, classification, others.
+"""The pooler and the heads of the encoder: masked LM, classification.
 
 Letters in tensor names: B batch, L position, P predictions per row, N all
 predictions of the batch, D hidden size, V vocabulary.
@@ -11,10 +11,11 @@ from keras import ops
 
 from bert_tf.config import fraction
 from bert_tf.config import whole_number
-from bert_tf.layers.activations import apply_activation
+from bert_tf.features import Tensor
+from bert_tf.layers.basic import apply_activation
+from bert_tf.layers.basic import gather_positions
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
-from bert_tf.layers.gathering import gather_positions
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -97,7 +98,7 @@ class MaskedLMHead(ConfiguredLayer):
         width = self.config.embedding_width
         self.transform = self.make_dense(width, "transform")
         self.layer_norm = self.make_layer_norm("layer_norm", width)
-        self.output_bias = _add_output_bias(self)
+        self.output_bias = add_output_bias(self)
 
     def call(self, sequence, positions, word_embeddings, training=None):
         x_BPD = sequence
@@ -108,7 +109,7 @@ class MaskedLMHead(ConfiguredLayer):
         x_ND = ops.reshape(x_BPD, (-1, hidden_size))
         x_ND = apply_activation(self.config.masked_lm_act, self.transform(x_ND))
         x_ND = self.layer_norm(x_ND)
-        logits_NV = _score_words(x_ND, word_embeddings, self.output_bias)
+        logits_NV = score_words(x_ND, word_embeddings, self.output_bias)
         return ops.reshape(
             logits_NV, (batch_size, num_predictions, self.config.vocab_size)
         )
@@ -119,76 +120,6 @@ class MaskedLMHead(ConfiguredLayer):
         at = sequence if positions is None else positions
         return keras.KerasTensor(
             (*at.shape[:2], self.config.vocab_size), dtype="float32"
-        )
-
-
-@keras.saving.register_keras_serializable(package="bert_tf")
-class SpanBoundaryHead(ConfiguredLayer):
-    """Scores every word for the tokens of a span, from what is around it.
-
-    The inputs are the encoder's outputs before and after the span, and an
-    embedding of the token's place in it. They pass twice through dense,
-    activation and LayerNorm. Then comes the product with the word embeddings,
-    which the head does not own, plus a bias of its own (SpanBERT, Joshi et al.
-    2020, section 3.2).
-
-    Args:
-        config: A `BertConfig`.
-
-    Call arguments:
-        before, after: float `[batch, predictions, hidden]`.
-        places: int32 `[batch, predictions]` in `[0, NUM_PLACES)`.
-        word_embeddings: float `[vocab_size, width of the embeddings]`.
-
-    Returns:
-        float32 logits `[batch, predictions, vocab_size]`.
-    """
-
-    # As in SpanBERT's code.
-    NUM_PLACES = 15
-    PLACE_WIDTH = 200
-
-    def build(self, *input_shapes):
-        width = self.config.embedding_width
-        self.place_embeddings = self.add_weight(
-            shape=(self.NUM_PLACES, self.PLACE_WIDTH),
-            initializer=self.make_kernel_initializer(),
-            name="place_embeddings",
-        )
-        self.dense_1 = self.make_dense(
-            self.config.hidden_size,
-            "dense_1",
-            num_inputs=2 * self.config.hidden_size + self.PLACE_WIDTH,
-        )
-        self.layer_norm_1 = self.make_layer_norm("layer_norm_1")
-        self.dense_2 = self.make_dense(width, "dense_2")
-        self.layer_norm_2 = self.make_layer_norm("layer_norm_2", width)
-        self.output_bias = _add_output_bias(self)
-
-    def call(self, before, after, places, word_embeddings, training=None):
-        x_BPD = ops.concatenate(
-            [before, after, ops.take(self.place_embeddings, places, axis=0)],
-            axis=-1,
-        )
-        batch_size, num_predictions, num_inputs = ops.shape(x_BPD)
-        x_ND = ops.reshape(x_BPD, (-1, num_inputs))
-        for dense, layer_norm in (
-            (self.dense_1, self.layer_norm_1),
-            (self.dense_2, self.layer_norm_2),
-        ):
-            x_ND = dense(x_ND)
-            x_ND = apply_activation(self.config.hidden_act, x_ND)
-            x_ND = layer_norm(x_ND)
-        logits_NV = _score_words(x_ND, word_embeddings, self.output_bias)
-        return ops.reshape(
-            logits_NV, (batch_size, num_predictions, self.config.vocab_size)
-        )
-
-    def compute_output_spec(
-        self, before, after, places, word_embeddings, training=None
-    ):
-        return keras.KerasTensor(
-            (*places.shape, self.config.vocab_size), dtype="float32"
         )
 
 
@@ -237,36 +168,6 @@ class HiddenLayer(ConfiguredLayer):
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class DiscriminatorHead(ConfiguredLayer):
-    """Predicts which tokens were replaced: dense, activation, dense.
-
-    Clark et al. 2020 (ELECTRA, arXiv 2003.10555), section 2.
-
-    Args:
-        config: A `BertConfig`.
-
-    Call arguments:
-        sequence: float `[batch, length, hidden]`.
-
-    Returns:
-        float32 logits `[batch, length]`, above 0 where a token was replaced.
-    """
-
-    def build(self, sequence_shape):
-        self.transform = self.make_dense(self.config.hidden_size, "transform")
-        self.dense = self.make_dense(1, "dense", _DenseLogits)
-
-    def call(self, sequence, training=None):
-        x_BLD = apply_activation(
-            self.config.hidden_act, self.transform(sequence, training=training)
-        )
-        return self.dense(x_BLD)[..., 0]
-
-    def compute_output_spec(self, sequence, training=None):
-        return keras.KerasTensor(sequence.shape[:-1], dtype="float32")
-
-
-@keras.saving.register_keras_serializable(package="bert_tf")
 class ClassificationHead(ConfiguredLayer):
     """Dropout and a linear layer: next sentence, classes, a regression.
 
@@ -301,7 +202,7 @@ class ClassificationHead(ConfiguredLayer):
 
     def build(self, inputs_shape):
         self.input_dropout = self.make_dropout(self.dropout, "input_dropout")
-        self.dense = self.make_dense(self.num_labels, "dense", _DenseLogits)
+        self.dense = self.make_dense(self.num_labels, "dense", DenseLogits)
 
     def call(self, inputs, training=None):
         return self.dense(self.input_dropout(inputs, training=training))
@@ -318,7 +219,7 @@ class ClassificationHead(ConfiguredLayer):
         }
 
 
-def _add_output_bias(layer):
+def add_output_bias(layer: ConfiguredLayer) -> keras.Variable:
     """Returns a new bias, one number for every word."""
     return layer.add_weight(
         shape=(layer.config.vocab_size,),
@@ -329,7 +230,7 @@ def _add_output_bias(layer):
     )
 
 
-def _score_words(x_ND, word_embeddings, bias):
+def score_words(x_ND: Tensor, word_embeddings: Tensor, bias: Tensor) -> Tensor:
     """Returns float32 `[N, V]`: the products with the words, plus a bias."""
     words_VD = ops.cast(word_embeddings, x_ND.dtype)
     # TensorFlow would compute the gradient of a transposed matrix transposed.
@@ -338,13 +239,13 @@ def _score_words(x_ND, word_embeddings, bias):
     return ops.cast(logits_NV, "float32") + ops.cast(bias, "float32")
 
 
-class _DenseLogits(keras.layers.Dense):
+class DenseLogits(keras.layers.Dense):
     """A linear layer that adds its bias in float32 under every dtype policy.
 
     The product is in the compute dtype, the outputs are float32.
     """
 
-    def add_weight(self, *args, **kwargs):
+    def add_weight(self, *args: Any, **kwargs: Any) -> keras.Variable:
         is_bias = kwargs.get("name") == "bias"
         return super().add_weight(*args, autocast=not is_bias, **kwargs)
 

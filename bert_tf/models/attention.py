@@ -9,8 +9,8 @@ from keras import ops
 from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
-from bert_tf.layers import attend
-from bert_tf.layers.attention_mask import make_attention_mask
+from bert_tf.layers import attention
+from bert_tf.layers.attention import make_attention_mask
 from bert_tf.models.encoder import BertEncoder
 
 
@@ -36,7 +36,7 @@ def attention_probs(encoder: BertEncoder, inputs: Batch) -> Tensor:
     )
     return ops.stack(
         [
-            attend.attention_probs(query_BNQH, key_BNKH, mask)
+            attention.attention_probs(query_BNQH, key_BNKH, mask)
             for query_BNQH, key_BNKH, _ in outputs["heads"]
         ],
         axis=1,

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 
 from bert_tf.layers.configured import AnyConfig
-from bert_tf.layers.heads import DiscriminatorHead
-from bert_tf.models.encoder import EncoderModel
+from bert_tf.layers.discriminator_head import DiscriminatorHead
+from bert_tf.models.encoder_model import EncoderModel
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -15,9 +15,6 @@ K key or class, S the student's, T the teacher's.
     relations       KL(T || S) of softmax(Q K^T / sqrt(d)), the attention, and
                     of softmax(V V^T / sqrt(d)), the values' relations, in the
                     last layer (MiniLM, Wang et al. 2020)
-    self_relations  KL(T || S) of softmax(X X^T / sqrt(d)) with X the queries,
-                    the keys and the values of the last layer, added
-                    (MiniLMv2, Wang et al. 2021, with equal weights)
 
 Means are over real tokens, then over heads and widths. For relations the real
 tokens are the queries; for attention, pairs of real tokens count. So padding
@@ -34,8 +31,8 @@ from bert_tf.backend import custom_gradient
 from bert_tf.backend import traced_once
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
-from bert_tf.layers.attention_mask import make_attention_mask
-from bert_tf.layers.gathering import gather_positions
+from bert_tf.layers.attention import make_attention_mask
+from bert_tf.layers.basic import gather_positions
 from bert_tf.models import lesson as lesson_lib
 from bert_tf.models import objectives
 from bert_tf.models.lesson import Lesson
@@ -208,7 +205,6 @@ def encoder_objective(lesson: Lesson, left_to_right: bool = False) -> Objective:
         lesson_lib.HIDDEN: _hidden,
         lesson_lib.ATTENTION: _attention,
         lesson_lib.RELATIONS: _relations,
-        lesson_lib.SELF_RELATIONS: _self_relations,
     }
 
     def masks_by_name(batch):
@@ -290,17 +286,20 @@ def _cosine(outputs, lesson, batch, left_to_right):
 
 
 def _hidden(outputs, lesson, batch, left_to_right):
-    teacher = outputs["teacher_states"]
-    chosen = [teacher[0], *(teacher[layer + 1] for layer in lesson.layer_map)]
+    # The first states are the embeddings' output.
+    own, teacher = outputs["states"], outputs["teacher_states"]
+    layers = lesson_lib.taught_layers(len(own) - 1, len(teacher) - 1)
+    chosen = [teacher[0], *(teacher[layer + 1] for layer in layers)]
     return sum(
         ops.mean(ops.square(_float32(student) - _float32(other)), axis=-1)
-        for student, other in zip(outputs["states"], chosen, strict=True)
+        for student, other in zip(own, chosen, strict=True)
     )
 
 
 def _attention(outputs, lesson, batch, left_to_right):
-    teacher = outputs["teacher_heads"]
-    chosen = [teacher[layer] for layer in lesson.layer_map]
+    own, teacher = outputs["heads"], outputs["teacher_heads"]
+    layers = lesson_lib.taught_layers(len(own), len(teacher))
+    chosen = [teacher[layer] for layer in layers]
     return sum(
         ops.mean(
             ops.square(
@@ -308,22 +307,12 @@ def _attention(outputs, lesson, batch, left_to_right):
             ),
             axis=1,
         )
-        for student, other in zip(outputs["heads"], chosen, strict=True)
+        for student, other in zip(own, chosen, strict=True)
     )
 
 
 def _relations(outputs, lesson, batch, left_to_right):
-    return _divergences(outputs, lesson, batch, left_to_right, ((0, 1), (2, 2)))
-
-
-def _self_relations(outputs, lesson, batch, left_to_right):
-    return _divergences(
-        outputs, lesson, batch, left_to_right, ((0, 0), (1, 1), (2, 2))
-    )
-
-
-def _divergences(outputs, lesson, batch, left_to_right, pairs):
-    """Adds up the divergences of the relations of pairs of Q, K and V."""
+    """Adds up the divergences of the attention and of the values' relations."""
     # Finite, as in `attend`, because some rows are nothing but padding.
     bias_BQK = ops.where(_may_look(batch, left_to_right), 0.0, -1e9)
     student, teacher = outputs["heads"][-1], outputs["teacher_heads"][-1]
@@ -338,7 +327,7 @@ def _divergences(outputs, lesson, batch, left_to_right, pairs):
             ),
             axis=1,
         )
-        for one, other in pairs
+        for one, other in ((0, 1), (2, 2))
     )
 
 

@@ -8,7 +8,7 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.features import Batch
-from bert_tf.layers.dense import Dense
+from bert_tf.layers.basic import Dense
 from bert_tf.models import distillation
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import OF_ENCODERS

@@ -1,35 +1,24 @@
 """The BERT encoder."""
 
-import dataclasses
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
-from typing import ClassVar
 
 import keras
 from keras import ops
 
 from bert_tf import features
-from bert_tf.config import BertConfig
 from bert_tf.config import whole_number
-from bert_tf.layers.attention_mask import gather_queries
-from bert_tf.layers.attention_mask import make_attention_mask
+from bert_tf.layers.attention import gather_queries
+from bert_tf.layers.attention import make_attention_mask
+from bert_tf.layers.basic import gather_positions
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredModel
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
-from bert_tf.layers.gathering import gather_positions
-from bert_tf.layers.heads import ClassificationHead
-from bert_tf.layers.heads import HiddenLayer
 from bert_tf.layers.heads import Pooler
 from bert_tf.layers.rematerialization import recompute
-
-# Hugging Face's names for inputs.
-_NAMES_ELSEWHERE = {
-    features.INPUT_MASK: "attention_mask",
-    features.SEGMENT_IDS: "token_type_ids",
-}
+from bert_tf.models.inputs import check_alike
+from bert_tf.models.inputs import check_axes
+from bert_tf.models.inputs import check_names
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -160,12 +149,12 @@ class BertEncoder(ConfiguredModel):
             inputs.get(features.SEQUENCE_IDS),
             left_to_right=self.config.is_decoder,
         )
-        is_frozen = training and not self.trains_padding
+        leaves_padding = training and not self.trains_padding
         x = self.embeddings(
             inputs[features.INPUT_IDS],
             inputs[features.SEGMENT_IDS],
             inputs.get(features.POSITION_IDS),
-            trained=inputs[features.INPUT_MASK] if is_frozen else None,
+            trained=inputs[features.INPUT_MASK] if leaves_padding else None,
             training=training,
         )
         # Each block is called once, unless layers share it (ALBERT).
@@ -278,11 +267,11 @@ class BertEncoder(ConfiguredModel):
             )
         x = self._call_block_at(computed, block, x, attention_mask, training)
         num_pooled = ops.shape(pooled)[1]
-        if first_positions is not None:
-            first_positions = ops.broadcast_to(
-                ops.arange(num_pooled), ops.shape(pooled)
-            )
-        return x[:, num_pooled:], self.pooler(x, first_positions)
+        if first_positions is None:
+            return x[:, num_pooled:], self.pooler(x)
+        # The first tokens of the packed sequences are now in front.
+        places = ops.broadcast_to(ops.arange(num_pooled), ops.shape(pooled))
+        return x[:, num_pooled:], self.pooler(x, places)
 
     def _call_block_at(self, positions, block, x, attention_mask, training):
         x, _ = self._call_block(
@@ -309,184 +298,3 @@ class BertEncoder(ConfiguredModel):
             training=training,
         )
         return outputs if return_heads else (outputs, None)
-
-
-class EncoderModel(ConfiguredModel):
-    """A model with an encoder, and with heads that its own `build` builds.
-
-    Args:
-        config: A `BertConfig`.
-        shared_embeddings, attention_chunk, rematerialize: As in `BertEncoder`.
-
-    Call arguments of every subclass, besides its inputs:
-        encoder: What is called instead of the model's own encoder, with its
-            arguments and results; None for that.
-
-    Attributes:
-        export_inputs: Names of the inputs in the signature of `export`.
-        export_rank: Number of axes of each input, all of any length.
-        replaces_pooler: Whether the model has no use for a pooler that was
-            not trained on pairs of sentences.
-        trains_padding: As in `BertEncoder`.
-    """
-
-    export_inputs: ClassVar[tuple[str, ...]] = features.MODEL_INPUTS
-    export_rank: ClassVar[int] = 2
-    replaces_pooler: ClassVar[bool] = False
-    trains_padding: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        config: AnyConfig,
-        shared_embeddings: BertEmbeddings | None = None,
-        attention_chunk: int | None = None,
-        rematerialize: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(config, **kwargs)
-        encoder_config = self.config
-        if self.replaces_pooler and not self.config.is_trained_on_pairs:
-            encoder_config = dataclasses.replace(self.config, has_pooler=False)
-        self.encoder = BertEncoder(
-            encoder_config,
-            shared_embeddings,
-            attention_chunk,
-            rematerialize,
-            self.trains_padding,
-            dtype=self.dtype_policy,
-            name="encoder",
-        )
-
-    def get_config(self):
-        return super().get_config() | {
-            "attention_chunk": self.encoder.attention_chunk,
-            "rematerialize": self.encoder.rematerialize,
-        }
-
-    def export(
-        self,
-        filepath,
-        format="tf_saved_model",
-        verbose=None,
-        input_signature=None,
-        **kwargs,
-    ):
-        # Keras would take the shapes that `build` was called with, but the
-        # models here build themselves before there are inputs.
-        if input_signature is None:
-            spec = keras.InputSpec(
-                dtype="int32", shape=(None,) * self.export_rank
-            )
-            input_signature = [dict.fromkeys(self.export_inputs, spec)]
-        super().export(filepath, format, verbose, input_signature, **kwargs)
-
-    def make_head(
-        self, num_labels: int, name: str, dropout: float = 0.0
-    ) -> ClassificationHead:
-        return ClassificationHead(
-            self.config, num_labels, dropout, dtype=self.dtype_policy, name=name
-        )
-
-    def make_hidden_layer(
-        self, name: str, dropout: float = 0.0
-    ) -> HiddenLayer | None:
-        """Returns a classifier's hidden layer; None if the pooler is it."""
-        activation = self.config.classifier_hidden_act
-        if activation is None or self.encoder.config.has_pooler:
-            return None
-        return HiddenLayer(
-            self.config,
-            activation,
-            dropout,
-            dtype=self.dtype_policy,
-            name=name,
-        )
-
-
-def check_names(inputs: features.Batch, names: Iterable[str]) -> None:
-    """Checks that no input is missing.
-
-    Args:
-        inputs: Inputs of a model.
-        names: Names of the inputs that the model requires.
-
-    Raises:
-        ValueError: If one is missing, or `inputs` is not a dictionary.
-    """
-    if not isinstance(inputs, Mapping):
-        raise ValueError(
-            "`inputs` must be a dictionary with "
-            f"{', '.join(names)}. Received: {type(inputs).__name__}."
-        )
-    missing = [name for name in names if inputs.get(name) is None]
-    if not missing:
-        return
-    # Many users come from Hugging Face.
-    renamed = [
-        f"{theirs} is called {name}"
-        for name, theirs in _NAMES_ELSEWHERE.items()
-        if name in missing and theirs in inputs
-    ]
-    raise ValueError(
-        f"`inputs` must have {', '.join(missing)}"
-        f"{''.join(f'; {each} here' for each in renamed)}. "
-        f"Received: {', '.join(map(str, inputs)) or 'nothing'}."
-    )
-
-
-def check_axes(inputs: features.Batch, expected: str) -> None:
-    """Checks how many axes the ids have.
-
-    Args:
-        inputs: Inputs of a model.
-        expected: The shape, with a letter per axis, and its meaning.
-
-    Raises:
-        ValueError: If there are more or fewer axes.
-    """
-    shape = inputs[features.INPUT_IDS].shape
-    axes, _, _ = expected.partition("]")
-    if len(shape) != len(axes.split(",")):
-        raise ValueError(
-            f"`{features.INPUT_IDS}` must be of the shape {expected}. "
-            f"Received: shape {[*shape]}."
-        )
-
-
-def check_alike(inputs: features.Batch, names: Sequence[str]) -> None:
-    """Checks that inputs have one shape.
-
-    Args:
-        inputs: A model's.
-        names: Those to check, the ids first.
-
-    Raises:
-        ValueError: If a size differs where both are known.
-    """
-    ids, *others = names
-    shape = [*inputs[ids].shape]
-    for name in others:
-        own = [*inputs[name].shape]
-        if len(own) != len(shape) or any(
-            None not in sizes and sizes[0] != sizes[1]
-            for sizes in zip(own, shape)
-        ):
-            raise ValueError(
-                f"`{name}` must be of the shape of `{ids}`, {shape}. "
-                f"Received: shape {own}."
-            )
-
-
-def check_bidirectional(config: BertConfig) -> None:
-    """Checks that a configuration suits a model of the pooled output.
-
-    Raises:
-        ValueError: If the model goes from left to right. Its first token, which
-            is pooled, sees nothing but itself.
-    """
-    if config.is_decoder:
-        raise ValueError(
-            "`is_decoder` must be False in a model of the pooled output: from "
-            "left to right, the first token sees nothing but itself. "
-            "Received: is_decoder=True."
-        )

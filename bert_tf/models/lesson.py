@@ -13,11 +13,10 @@ COSINE = "cosine"
 HIDDEN = "hidden"
 ATTENTION = "attention"
 RELATIONS = "relations"
-SELF_RELATIONS = "self_relations"
 
 # Losses on what the two encoders compute inside.
 OF_STATES = (COSINE, HIDDEN)
-OF_HEADS = (ATTENTION, RELATIONS, SELF_RELATIONS)
+OF_HEADS = (ATTENTION, RELATIONS)
 OF_ENCODERS = (*OF_STATES, *OF_HEADS)
 # Losses on pre-training records, and on the examples of a task.
 ON_RECORDS = (SOFT_TARGETS, MASKED_LM, *OF_ENCODERS)
@@ -93,10 +92,6 @@ class Lesson:
             is multiplied by its square.
         soft_positions: For records: whether soft targets are those of "all"
             tokens or only of the "masked" ones.
-        layer_map: For hidden states and attention: for every layer of the
-            student, the layer of the teacher that it learns from, counted from
-            0. None cuts the teacher into as many equal parts and takes the last
-            layer of each, as in TinyBERT.
         relation_heads: How many parts queries, keys and values are split into
             for relations; None for as many as the teacher has heads.
 
@@ -107,7 +102,6 @@ class Lesson:
     losses: Mapping[str, float]
     temperature: float = 2.0
     soft_positions: str = "all"
-    layer_map: tuple[int, ...] | None = None
     relation_heads: int | None = None
 
     def __post_init__(self):
@@ -126,17 +120,11 @@ class Lesson:
                 "`relation_heads` must be positive. "
                 f"Received: relation_heads={self.relation_heads}."
             )
-
-        for name, names in (
-            ("layer_map", (HIDDEN, ATTENTION)),
-            ("relation_heads", (RELATIONS, SELF_RELATIONS)),
-        ):
-            if getattr(self, name) is not None and not self.has(*names):
-                raise ValueError(
-                    f"`{name}` must be given with one of the losses "
-                    f"{', '.join(names)}. "
-                    f"Received: losses={', '.join(self.losses)}."
-                )
+        if self.relation_heads is not None and not self.has(RELATIONS):
+            raise ValueError(
+                f"`relation_heads` must be given with the loss {RELATIONS}. "
+                f"Received: losses={', '.join(self.losses)}."
+            )
 
     def has(self, *names: str) -> bool:
         """Returns whether any of the losses is among these."""
@@ -153,7 +141,6 @@ class Lesson:
             "losses": dict(self.losses),
             "temperature": self.temperature,
             "soft_positions": self.soft_positions,
-            "layer_map": None if self.layer_map is None else [*self.layer_map],
             "relation_heads": self.relation_heads,
         }
         return {name: v for name, v in values.items() if v is not None}
@@ -165,38 +152,25 @@ class Lesson:
             ValueError: If a loss is not possible with these two.
         """
         layers = student.num_hidden_layers
-        layer_map, relation_heads = None, None
-        if self.has(HIDDEN, ATTENTION):
-            if self.layer_map is None and layers > teacher.num_hidden_layers:
-                raise ValueError(
-                    "The student has more layers than its teacher: "
-                    "`layer_map` must have a layer of the teacher for each. "
-                    f"Received: num_hidden_layers={layers} in the student, "
-                    f"{teacher.num_hidden_layers} in the teacher, and no "
-                    "layer_map."
-                )
-            layer_map = self.layer_map or tuple(
-                (index + 1) * teacher.num_hidden_layers // layers - 1
-                for index in range(layers)
+        if self.has(HIDDEN, ATTENTION) and layers > teacher.num_hidden_layers:
+            raise ValueError(
+                "The student must have no more layers than its teacher for the "
+                f"losses {HIDDEN} and {ATTENTION}. Received: "
+                f"num_hidden_layers={layers} in the student, "
+                f"{teacher.num_hidden_layers} in the teacher."
             )
-            check_layers("layer_map", layer_map, teacher)
-            if len(layer_map) != layers:
-                raise ValueError(
-                    "`layer_map` must have a layer of the teacher for each of "
-                    f"the student's {layers}. "
-                    f"Received: layer_map={_listed(layer_map)}."
-                )
         if self.has(ATTENTION) and (
             student.num_attention_heads != teacher.num_attention_heads
         ):
             raise ValueError(
                 f"The student must have the teacher's number of heads for the "
-                f"loss {ATTENTION}; {RELATIONS} and {SELF_RELATIONS} do "
-                "without. Received: num_attention_heads="
+                f"loss {ATTENTION}; {RELATIONS} does without. "
+                "Received: num_attention_heads="
                 f"{student.num_attention_heads} in the student, "
                 f"{teacher.num_attention_heads} in the teacher."
             )
-        if self.has(RELATIONS, SELF_RELATIONS):
+        relation_heads = None
+        if self.has(RELATIONS):
             relation_heads = self.relation_heads or teacher.num_attention_heads
             sizes = student.hidden_size, teacher.hidden_size
             if any(size % relation_heads for size in sizes):
@@ -207,15 +181,25 @@ class Lesson:
                 )
         if self.has(*OF_ENCODERS):
             check_direction(student, teacher)
-        return dataclasses.replace(
-            self, layer_map=layer_map, relation_heads=relation_heads
-        )
+        return dataclasses.replace(self, relation_heads=relation_heads)
 
     def has_projection(self, student: BertConfig, teacher: BertConfig) -> bool:
         """Returns whether the student's states are projected to a new width."""
         return (
             self.has(*OF_STATES) and student.hidden_size != teacher.hidden_size
         )
+
+
+def taught_layers(num_layers: int, num_teacher_layers: int) -> list[int]:
+    """Returns which layer of the teacher each of the student's learns from.
+
+    The teacher is cut into as many equal parts, and the last layer of each is
+    taken, as in TinyBERT. Layers are counted from 0.
+    """
+    return [
+        (index + 1) * num_teacher_layers // num_layers - 1
+        for index in range(num_layers)
+    ]
 
 
 def check_direction(student: BertConfig, teacher: BertConfig) -> None:

@@ -7,11 +7,11 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.layers.configured import AnyConfig
-from bert_tf.models.encoder import EncoderModel
-from bert_tf.models.encoder import check_alike
-from bert_tf.models.encoder import check_axes
-from bert_tf.models.encoder import check_bidirectional
-from bert_tf.models.encoder import check_names
+from bert_tf.models.encoder_model import EncoderModel
+from bert_tf.models.inputs import check_alike
+from bert_tf.models.inputs import check_axes
+from bert_tf.models.inputs import check_bidirectional
+from bert_tf.models.inputs import check_names
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

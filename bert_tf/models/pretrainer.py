@@ -7,8 +7,8 @@ import keras
 from bert_tf import features
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.heads import MaskedLMHead
-from bert_tf.models.encoder import EncoderModel
-from bert_tf.models.encoder import check_names
+from bert_tf.models.encoder_model import EncoderModel
+from bert_tf.models.inputs import check_names
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -26,6 +26,7 @@ class BertPretrainer(EncoderModel):
 
     Call arguments:
         inputs: `BertEncoder`'s, and `masked_lm_positions` int32 `[B, P]`.
+        encoder: As in every `EncoderModel`, which makes `self.encoder`.
 
     Returns:
         A dictionary of float32 logits: `masked_lm_logits`
@@ -51,6 +52,7 @@ class BertPretrainer(EncoderModel):
         (2, 2)
     """
 
+    # Families without pairs of sentences are pre-trained without a pooler.
     replaces_pooler = True
     export_inputs = (*features.MODEL_INPUTS, features.MASKED_LM_POSITIONS)
 

@@ -13,6 +13,9 @@ from bert_tf.layers.configured import ConfiguredModel
 from bert_tf.layers.configured import from_dict
 from bert_tf.layers.sampling import sample_classes
 from bert_tf.models.discriminator import BertDiscriminator
+from bert_tf.models.objectives import PRETRAINING
+from bert_tf.models.objectives import Objective
+from bert_tf.models.objectives import by_example
 from bert_tf.models.pretrainer import BertPretrainer
 
 # The size of heads in google-research/electra.
@@ -200,3 +203,79 @@ def replace_tokens(
     is_other_BP = ops.not_equal(sampled, inputs[features.MASKED_LM_IDS])
     new_ids = ops.where(is_masked_BL, put(sampled), input_ids)
     return new_ids, put(is_other_BP)
+
+
+def replaced_tokens(discriminator_weight: float = 50.0) -> Objective:
+    """Returns ELECTRA's objective (Clark et al. 2020, equation 5).
+
+    For a `ReplacedTokensPretrainer`: the masked-LM loss of the generator, plus
+    the binary cross-entropy of the discriminator as a mean over all tokens,
+    including [CLS] and [SEP].
+
+    Args:
+        discriminator_weight: Factor of the second loss, 50 in the paper.
+    """
+
+    def token_weights(batch):
+        return by_example(
+            ops.cast(batch[features.INPUT_MASK], "float32"), batch
+        )
+
+    def weights(batch):
+        return PRETRAINING.weights(_without_pairs(batch)) | {
+            "discriminator_loss": ops.sum(token_weights(batch))
+        }
+
+    def losses(outputs, batch):
+        total = ops.sum(
+            token_weights(batch)
+            * _binary_cross_entropy(
+                outputs["discriminator_logits"], outputs["replaced"]
+            )
+        )
+        return PRETRAINING.losses(outputs, _without_pairs(batch)) | {
+            "discriminator_loss": total
+        }
+
+    def metrics(outputs, batch):
+        weights_BL = token_weights(batch)
+        num_tokens = ops.sum(weights_BL)
+        logits_BL = outputs["discriminator_logits"]
+        is_replaced_BL = ops.cast(outputs["replaced"], "float32")
+        is_predicted_BL = ops.cast(logits_BL > 0, "float32")
+        num_replaced = ops.sum(weights_BL * is_replaced_BL)
+        num_predicted = ops.sum(weights_BL * is_predicted_BL)
+        num_hits = ops.sum(weights_BL * is_replaced_BL * is_predicted_BL)
+        # Replaced and predicted to be, or neither.
+        num_right = num_tokens - num_replaced - num_predicted + 2 * num_hits
+        return PRETRAINING.metrics(outputs, _without_pairs(batch)) | {
+            "discriminator_accuracy": (num_right, num_tokens),
+            "discriminator_precision": (num_hits, num_predicted),
+            "discriminator_recall": (num_hits, num_replaced),
+            "replaced_share": (num_replaced, num_tokens),
+        }
+
+    return Objective(
+        weights=weights,
+        losses=losses,
+        metrics=metrics,
+        # As in google-research/electra.
+        weight_epsilon=1e-6,
+        loss_weights={"discriminator_loss": discriminator_weight},
+    )
+
+
+def _without_pairs(batch):
+    """Returns a batch without labels of pairs: ELECTRA has no head for them."""
+    return {
+        name: value
+        for name, value in batch.items()
+        if name != features.NEXT_SENTENCE_LABELS
+    }
+
+
+def _binary_cross_entropy(logits, labels):
+    """Returns float32 of the shape of the logits; labels are 0 or 1."""
+    logits = ops.cast(logits, "float32")
+    labels = ops.cast(labels, "float32")
+    return ops.softplus(logits) - logits * labels

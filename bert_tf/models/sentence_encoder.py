@@ -15,11 +15,11 @@ from bert_tf import features
 from bert_tf.config import whole_number
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
+from bert_tf.layers.basic import Dense
 from bert_tf.layers.configured import AnyConfig
-from bert_tf.layers.dense import Dense
-from bert_tf.models.encoder import EncoderModel
-from bert_tf.models.encoder import check_alike
-from bert_tf.models.encoder import check_names
+from bert_tf.models.encoder_model import EncoderModel
+from bert_tf.models.inputs import check_alike
+from bert_tf.models.inputs import check_names
 from bert_tf.models.sentence_chunks import embed_in_chunks
 
 CLS, MEAN, MAX = "cls", "mean", "max"

@@ -9,10 +9,10 @@ import keras
 from keras import ops
 
 from bert_tf import features
+from bert_tf.layers.basic import gather_positions
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredModel
-from bert_tf.layers.gathering import gather_positions
-from bert_tf.layers.heads import SpanBoundaryHead
+from bert_tf.layers.span_boundary_head import SpanBoundaryHead
 from bert_tf.models.objectives import PRETRAINING
 from bert_tf.models.objectives import Objective
 from bert_tf.models.objectives import by_example

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from bert_tf.layers.configured import AnyConfig
-from bert_tf.models.encoder import EncoderModel
+from bert_tf.models.encoder_model import EncoderModel
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from bert_tf.layers.configured import AnyConfig
-from bert_tf.models.encoder import EncoderModel
+from bert_tf.models.encoder_model import EncoderModel
 
 # Unlike other heads, this one does not take it from the configuration.
 DEFAULT_DROPOUT = 0.1

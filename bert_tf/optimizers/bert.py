@@ -1,9 +1,6 @@
 """The optimizer of google-research/bert for Keras and tf.distribute."""
 
-import math
-import numbers
 import re
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +10,9 @@ import keras
 from keras import ops
 
 from bert_tf.features import Tensor
+from bert_tf.optimizers import checks
 from bert_tf.optimizers import clipping
+from bert_tf.optimizers import layerwise
 
 # Excluded from weight decay, as in google-research/bert: biases (including the
 # heads' `output_bias`) and the scales of layer normalisation, as this library
@@ -110,41 +109,16 @@ class BertOptimizer(keras.optimizers.Optimizer):
         name: str = "bert_optimizer",
         **kwargs: Any,
     ) -> None:
-        # Keras would apply these before the sum over the replicas, or (the
-        # last) after it has been clipped.
-        for option in ("clipnorm", "clipvalue", "loss_scale_factor"):
-            if kwargs.get(option) is not None:
-                raise ValueError(
-                    f"`{option}` is not offered by {type(self).__name__}. "
-                    f"Received: {option}={kwargs[option]}."
-                )
-        # Keras itself rejects other types of rates.
-        if isinstance(learning_rate, float):
-            _check_number(
-                "learning_rate",
-                learning_rate,
-                "a finite number, 0 or more, or a schedule",
-                lambda rate: 0 <= rate < math.inf,
-            )
-        if weight_decay is not None:
-            _check_number(
-                "weight_decay", weight_decay, "0 or more", lambda x: x >= 0
-            )
-        if global_clipnorm is not None:
-            _check_number(
-                "global_clipnorm",
-                global_clipnorm,
-                "positive or None",
-                lambda x: x > 0,
-            )
-        for option, beta in (("beta_1", beta_1), ("beta_2", beta_2)):
-            _check_number(option, beta, "in [0, 1)", lambda x: 0 <= x < 1)
-        _check_number("epsilon", epsilon, "0 or more", lambda x: x >= 0)
-        _check_number(
-            "layerwise_decay",
-            layerwise_decay,
-            "above 0, and at most 1",
-            lambda x: 0 < x <= 1,
+        checks.check_options(
+            type(self).__name__,
+            kwargs,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            beta_1=beta_1,
+            beta_2=beta_2,
+            epsilon=epsilon,
+            global_clipnorm=global_clipnorm,
+            layerwise_decay=layerwise_decay,
         )
         super().__init__(
             learning_rate=learning_rate,
@@ -156,7 +130,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        self.no_weight_decay = _checked_patterns(no_weight_decay)
+        self.no_weight_decay = checks.checked_patterns(no_weight_decay)
         self.bias_correction = bias_correction
         self.skip_nonfinite = skip_nonfinite
         self.layerwise_decay = layerwise_decay
@@ -164,16 +138,16 @@ class BertOptimizer(keras.optimizers.Optimizer):
     def build(self, variables):
         if self.built:
             return
-        _check_bits(self, variables)
+        checks.check_bits(type(self).__name__, variables)
         if self.gradient_accumulation_steps and clipping.num_replicas() > 1:
-            raise self._accumulates_in_fit()
+            raise self._accumulation_error()
         super().build(variables)
         self._momentums, self._velocities = self.add_optimizer_variables(
             variables, ["momentum", "velocity"]
         )
         # In `update_step` TensorFlow's variables have no path.
         self._is_decayed = [self._use_weight_decay(v) for v in variables]
-        self._rate_factors = _rate_factors(
+        self._rate_factors = layerwise.rate_factors(
             [getattr(v, "path", v.name) for v in variables],
             self.layerwise_decay,
         )
@@ -183,6 +157,11 @@ class BertOptimizer(keras.optimizers.Optimizer):
             aggregation="only_first_replica",
             name="gradient_norm",
         )
+
+    # A step is `sum_and_clip`, then `apply_summed`. The latter is Keras's
+    # `apply`, whose own sum and clipping are left out in the hooks below. If
+    # `fit` accumulates, Keras's `apply` adds up the gradients, and clips their
+    # mean in its hook.
 
     def apply(self, grads, trainable_variables=None):
         """Makes a step by each replica's gradients, as Keras's `fit` does."""
@@ -195,8 +174,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
             super().apply(gradients, trainable_variables)
             return
         if not self.built:
-            self.build(list(trainable_variables))
-        self.apply_summed(self.sum_and_clip(gradients), trainable_variables)
+            # `sum_and_clip` keeps the norm in a variable.
+            self.build(variables)
+        self.apply_summed(self.sum_and_clip(gradients), variables)
 
     def sum_and_clip(self, gradients: Sequence[Any]) -> list[Any]:
         """Returns gradients summed over the replicas, then clipped.
@@ -214,10 +194,10 @@ class BertOptimizer(keras.optimizers.Optimizer):
     ) -> None:
         """Makes a step by what `sum_and_clip` returned."""
         if self.gradient_accumulation_steps:
-            raise self._accumulates_in_fit()
+            raise self._accumulation_error()
         super().apply(gradients, variables)
 
-    def _accumulates_in_fit(self):
+    def _accumulation_error(self):
         return ValueError(
             "`gradient_accumulation_steps` of an optimizer is for `fit` on one "
             "device. Otherwise the loop accumulates: give it "
@@ -229,8 +209,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
         g = ops.cast(gradient, variable.dtype)
-        # Additions, because TensorFlow computes at the start of a step what
-        # needs no gradient, e.g. beta_1 * m, and keeps it until it is used.
+        # m = beta_1 * m + (1 - beta_1) * g, and v likewise. Written as a
+        # change, because TensorFlow computes what needs no gradient at the
+        # start of a step: beta_1 * m would be kept until g is there.
         self._assign_add(m, (g - m) * (1 - self.beta_1))
         self._assign_add(v, (ops.square(g) - v) * (1 - self.beta_2))
         update = self._update(index, variable, self.iterations + 1)
@@ -246,7 +227,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
             v = v / (1 - ops.power(self.beta_2, step))
         update = m / (ops.sqrt(v) + self.epsilon)
         if self._is_decayed[index] and self.weight_decay:
-            # Not `weight_decay * variable`, which needs no gradient: see above.
+            # update + weight_decay * variable. As in `update_step`, that
+            # product would be computed early and kept.
             update = (update / self.weight_decay + variable) * self.weight_decay
         return update
 
@@ -316,88 +298,3 @@ class BertOptimizer(keras.optimizers.Optimizer):
         # Keras's TensorFlow optimizer would sum them again; a private hook,
         # which test_bert.py pins.
         return grads_and_vars
-
-
-def _check_number(
-    option: str, value: Any, expected: str, is_allowed: Callable[[Any], bool]
-) -> None:
-    """Raises `ValueError` if an option is no number, or out of its range."""
-    if not isinstance(value, numbers.Real):
-        expected = "a number"
-    elif is_allowed(value):
-        return
-    raise ValueError(
-        f"`{option}` must be {expected}. Received: {option}={value!r}."
-    )
-
-
-def _checked_patterns(patterns):
-    """Returns regular expressions as a tuple.
-
-    Raises:
-        ValueError: If `patterns` is not a list of regular expressions.
-    """
-    # A string's characters would each match nearly every path.
-    if isinstance(patterns, str) or not isinstance(patterns, Iterable):
-        raise ValueError(
-            "`no_weight_decay` must be a list of regular expressions. "
-            f"Received: no_weight_decay={patterns!r}."
-        )
-    patterns = tuple(patterns)
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except (re.error, TypeError) as error:
-            raise ValueError(
-                "`no_weight_decay` must be a list of regular expressions. "
-                f"Received: {pattern!r}, {error}."
-            ) from error
-    return patterns
-
-
-def _check_bits(optimizer, variables):
-    """Raises `ValueError` if a variable has 16 bits.
-
-    In bfloat16, beta_2 would be 1 and v would stay 0. In float16, v and epsilon
-    would all but vanish.
-    """
-    for variable in variables:
-        dtype = keras.backend.standardize_dtype(variable.dtype)
-        if dtype in ("bfloat16", "float16"):
-            raise ValueError(
-                f"{type(optimizer).__name__} must have float32 weights. In 16 "
-                "bits, train with dtype='mixed_bfloat16'. Received: "
-                f"{getattr(variable, 'path', variable.name)} of {dtype}."
-            )
-
-
-def _rate_factors(paths, layerwise_decay):
-    """Returns the factor of each variable's learning rate."""
-    places = [_encoder_and_depth(path) for path in paths]
-    # Each of several encoders is counted separately.
-    num_blocks: dict[str, int] = {}
-    for place in filter(None, places):
-        encoder, depth = place
-        num_blocks[encoder] = max(num_blocks.get(encoder, 0), depth)
-    return [
-        layerwise_decay ** (num_blocks[place[0]] + 1 - place[1])
-        if place
-        else 1.0
-        for place in places
-    ]
-
-
-def _encoder_and_depth(path):
-    """Returns the path of a variable's encoder, and its depth in it.
-
-    The depth is 0 for the embeddings and k + 1 for block k. Returns None above
-    the blocks, even for a layer whose name is like a block's.
-    """
-    found = re.search(
-        r"(?:^|/)(?:layer_(\d+)/(?:attention|intermediate|output)|embeddings/)",
-        path,
-    )
-    if not found:
-        return None
-    depth = 0 if found[1] is None else int(found[1]) + 1
-    return path[: found.start()], depth

@@ -3,7 +3,7 @@
 import math
 import numbers
 
-DECAYS = ("linear", "polynomial", "cosine")
+DECAYS = ("linear", "cosine")
 
 
 def check(
@@ -11,27 +11,20 @@ def check(
     num_train_steps: int,
     num_warmup_steps: int,
     decay: str,
-    power: float | None,
 ) -> None:
     """Checks the arguments of a `WarmupDecay`.
 
     Raises:
         ValueError: If a value is out of its range, or does not apply.
     """
-    if (power is not None) != (decay == "polynomial"):
-        raise ValueError(
-            "`power` must be given with the polynomial decay, and with no "
-            f"other. Received: decay={decay!r}, power={power}."
-        )
     for name, value in (
         ("peak_learning_rate", peak_learning_rate),
         ("num_train_steps", num_train_steps),
         ("num_warmup_steps", num_warmup_steps),
-        ("power", power),
     ):
         # Tensors and arrays are fine too.
         is_number = isinstance(value, numbers.Real) or hasattr(value, "dtype")
-        if not is_number and (name != "power" or value is not None):
+        if not is_number:
             raise ValueError(
                 f"`{name}` must be a number. Received: {name}={value!r}."
             )
@@ -50,7 +43,6 @@ def check(
             num_warmup_steps >= 0,
             "0 or more",
         ),
-        ("power", power, power is None or power > 0, "positive"),
     ):
         if not is_good:
             raise ValueError(

@@ -50,6 +50,11 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         gradients = clipping.dense(grads, trainable_variables)
         self.apply_summed(self.sum_and_clip(gradients), trainable_variables)
 
+    @property
+    def gradient_norm(self) -> keras.Variable:
+        """The norm of the last gradient, without the scale."""
+        return self.inner_optimizer.gradient_norm
+
     def sum_and_clip(self, gradients: Sequence[Any]) -> list[Any]:
         """Returns what `BertOptimizer.sum_and_clip` does, without the scale.
 

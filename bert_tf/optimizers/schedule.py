@@ -28,9 +28,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     (optimization.py), whose decay is the linear one. With x the share of the
     steps that are left,
 
-        linear      decay(x) = x
-        polynomial  decay(x) = x**power
-        cosine      decay(x) = (1 - cos(pi * x)) / 2
+        linear  decay(x) = x
+        cosine  decay(x) = (1 - cos(pi * x)) / 2
 
     The cosine is half a wave (arXiv 1608.03983, with one period and no
     restart).
@@ -41,9 +40,6 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         num_warmup_steps: Steps of the warmup, 0 or more. A warmup of more than
             `num_train_steps` is never finished.
         decay: One of `decays.DECAYS`.
-        power: Exponent of the polynomial decay, which requires it, a float
-            above 0. With 1 the decay is linear; with 0.5 the rate stays high
-            for longer. None for the other decays.
         drop: Whether the decay is counted from step 0, as above. If False, it
             is counted from the end of the warmup, with x = (N - t) / (N - W),
             and the rate does not drop.
@@ -74,7 +70,6 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         num_warmup_steps: int = 0,
         *,
         decay: str = "linear",
-        power: float | None = None,
         drop: bool = True,
     ) -> None:
         super().__init__()
@@ -82,10 +77,9 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.num_train_steps = num_train_steps
         self.num_warmup_steps = num_warmup_steps
         self.decay = decay
-        self.power = power
         self.drop = drop
         decays.check(
-            peak_learning_rate, num_train_steps, num_warmup_steps, decay, power
+            peak_learning_rate, num_train_steps, num_warmup_steps, decay
         )
 
     def __call__(self, step):
@@ -95,9 +89,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         decayed = ops.maximum(self.num_train_steps - step, 0.0) / max(
             self.num_train_steps - start, 1
         )
-        if self.decay == "polynomial":
-            decayed = ops.power(decayed, self.power)
-        elif self.decay == "cosine":
+        if self.decay == "cosine":
             decayed = (1 - ops.cos(math.pi * decayed)) / 2
         warmed = step / max(self.num_warmup_steps, 1)
         return self.peak_learning_rate * ops.where(
@@ -110,11 +102,13 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             "num_train_steps": self.num_train_steps,
             "num_warmup_steps": self.num_warmup_steps,
             "decay": self.decay,
-            "power": self.power,
             "drop": self.drop,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        # Older files have an unused `name`, which is no longer an argument.
-        return cls(**{name: config[name] for name in config if name != "name"})
+        # Older files have a name, and the power of a decay that is gone.
+        gone = ("name", "power")
+        return cls(
+            **{name: config[name] for name in config if name not in gone}
+        )

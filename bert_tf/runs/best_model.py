@@ -9,8 +9,8 @@ from typing import Any
 from bert_tf import files
 from bert_tf.training import evaluation
 from bert_tf.training import settings as settings_lib
-from bert_tf.training.names import BEST_FOLDER
-from bert_tf.training.names import FOLDER
+from bert_tf.training.options import BEST_FOLDER
+from bert_tf.training.options import FOLDER
 from bert_tf.training.settings import RunSettings
 
 # The loss of the best model and `_LOSS_SETTINGS` at that time. The file is
@@ -32,9 +32,6 @@ class BestModel:
         folder: Path of the folder that has the best model and its results.
         loss: Loss of the best model; None if there is no model, or if its loss
             cannot be compared with those of this run.
-
-    Raises:
-        ValueError: If a file that describes the best model is damaged.
     """
 
     def __init__(self, output_dir: str, settings: RunSettings) -> None:
@@ -42,6 +39,14 @@ class BestModel:
         self.folder = f"{output_dir}/{BEST_FOLDER}"
         self._path = f"{output_dir}/{FOLDER}/{_FILE}"
         self._settings = settings
+        self.loss: float | None = None
+
+    def restore(self) -> None:
+        """Finds the best model of the run so far; call it before `keep`.
+
+        Raises:
+            ValueError: If a file that describes the best model is damaged.
+        """
         self.loss = _number(self._read_loss())
 
     def keep(self, loss: float, write: Callable[[str], object]) -> bool:

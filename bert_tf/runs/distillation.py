@@ -3,11 +3,11 @@
 import dataclasses
 import functools
 import hashlib
+import logging
 from typing import Any
 
 import keras
 import tensorflow as tf
-from absl import logging
 from keras import ops
 
 from bert_tf.checkpoints import loading
@@ -28,6 +28,8 @@ from bert_tf.runs.objectives import Pretraining
 from bert_tf.runs.objectives import model_options
 from bert_tf.runs.options import PretrainingOptions
 from bert_tf.text.tokenizers import files as tokenizer_files
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,7 +117,7 @@ class Teaching:
         if self.student_layers is None:
             return
         new = distiller.copy_layers(teacher, student, self.student_layers)
-        logging.info(
+        _logger.info(
             "The student begins with the teacher's layers %s%s.",
             ", ".join(map(str, self.student_layers)),
             f"; new are {', '.join(new)}" if new else "",
@@ -124,6 +126,12 @@ class Teaching:
     def settings(self) -> dict[str, Any]:
         """Returns {name of a flag: value}; a resumed run must have the same."""
         values = self.lesson.to_dict()
+        if self.lesson.has(lesson_lib.HIDDEN, lesson_lib.ATTENTION):
+            # Releases that let it be chosen stored it.
+            values["layer_map"] = lesson_lib.taught_layers(
+                self.student.config.num_hidden_layers,
+                self.teacher.config.num_hidden_layers,
+            )
         if self.student_layers is not None:
             values["student_layers"] = list(self.student_layers)
         return values

@@ -22,17 +22,18 @@ from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.models import distiller
 from bert_tf.models import objectives
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.encoder import EncoderModel
+from bert_tf.models.encoder_model import EncoderModel
 from bert_tf.models.objectives import Objective
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.replaced_tokens import replaced_tokens
 from bert_tf.models.span_boundaries import SPAN_BOUNDARIES
 from bert_tf.models.span_boundaries import SpanBoundaryPretrainer
 from bert_tf.runs.options import REPLACED_TOKENS
 from bert_tf.runs.options import PretrainingOptions
 from bert_tf.training import health
-from bert_tf.training.names import GENERATOR_FOLDER
+from bert_tf.training.options import GENERATOR_FOLDER
 
 # ELECTRA-Small's and -Large's (Clark et al. 2020, table 6).
 _GENERATOR_SIZE = 0.25
@@ -153,24 +154,24 @@ def make(
         ValueError: If the objective does not suit the configuration or the
             checkpoint.
     """
-    config = start.config
+    config, wanted = start.config, options.objective
     for objective, is_chosen in (
-        (f"--objective={REPLACED_TOKENS}", options.replaces_tokens),
-        ("--span_boundary_objective", options.span_boundary_objective),
+        (f"--objective={REPLACED_TOKENS}", wanted.replaces_tokens),
+        ("--span_boundary_objective", wanted.span_boundary_objective),
     ):
         if is_chosen and config.is_decoder:
             raise ValueError(
                 f"{objective} needs attention in both directions. Received: "
                 "a configuration with is_decoder=True."
             )
-    if options.replaces_tokens:
+    if wanted.replaces_tokens:
         return _replaced_tokens(options, start, policy)
     computing = model_options(options, policy)
 
     def flops_per_example(length, num_predictions):
         return health.flops_per_example(config, length, num_predictions)
 
-    if options.span_boundary_objective:
+    if wanted.span_boundary_objective:
         model = SpanBoundaryPretrainer(config, **computing)
         return Pretraining(
             model=model,
@@ -226,10 +227,10 @@ def _replaced_tokens(options, start, policy):
         num_words=len(start.tokenizer.vocabulary),
         **model_options(options, policy),
     )
-    weight = options.discriminator_weight or _DISCRIMINATOR_WEIGHT
+    weight = options.objective.discriminator_weight or _DISCRIMINATOR_WEIGHT
     return Pretraining(
         model=model,
-        objective=objectives.replaced_tokens(weight),
+        objective=replaced_tokens(weight),
         # The discriminator is written last: readers look for it.
         saved={GENERATOR_FOLDER: model.generator, "": model.discriminator},
         description={
@@ -250,7 +251,7 @@ def _replaced_tokens(options, start, policy):
 
 def _generator_config(options, start):
     """Returns the checkpoint's generator config, or one of the wanted size."""
-    size = options.generator_size or _GENERATOR_SIZE
+    size = options.objective.generator_size or _GENERATOR_SIZE
     if start.init_checkpoint is None:
         return generator_config(start.config, size)
     folder = _inside(start.init_checkpoint, GENERATOR_FOLDER)
@@ -262,7 +263,7 @@ def _generator_config(options, start):
             f"Received: --init_checkpoint={start.init_checkpoint}."
         )
     found = families.read_config(path)
-    if options.generator_size is not None:
+    if options.objective.generator_size is not None:
         wanted = generator_config(start.config, size)
         if wanted.hidden_size != found.hidden_size:
             raise ValueError(

@@ -1,6 +1,7 @@
 """Options of pre-training, from which its flags are made; no TensorFlow."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 from bert_tf import described
@@ -9,8 +10,8 @@ from bert_tf.config import ATTENTION_TILE
 from bert_tf.input import addresses
 from bert_tf.optimizers import decays
 from bert_tf.runs import output_folder
-from bert_tf.training.names import JIT_COMPILE
-from bert_tf.training.settings import ATTENTION_MASKS
+from bert_tf.training.options import LoopOptions
+from bert_tf.training.settings import MASKS_OF_ALL_QUERIES
 
 OPTIMIZERS = ("bert", "lamb")
 ATTENTION = ("bidirectional", "left_to_right")
@@ -30,16 +31,19 @@ ATTENTION_CHUNK_HELP = (
 )
 
 
-def attention_masks(length: int, dropout: float) -> dict[str, str]:
-    """Returns the setting of a run whose masks 0.2.0 would draw otherwise.
+def attention_masks(length: int, dropout: float) -> str:
+    """Returns what says how a run draws attention's masks.
+
+    Releases that do not say it drew one for all queries. For short rows, and
+    without dropout, nothing has changed.
 
     Args:
         length: Most tokens of a row.
         dropout: That of attention's probabilities.
     """
     if length <= ATTENTION_TILE or not dropout:
-        return {}
-    return {ATTENTION_MASKS: f"one for {ATTENTION_TILE} queries"}
+        return MASKS_OF_ALL_QUERIES
+    return f"one for {ATTENTION_TILE} queries"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,39 +51,51 @@ class Phase:
     """A part of a training.
 
     Args:
+        input_file: The globs of its records, comma-separated.
         max_seq_length: Tokens of a record; None for the manifest's value.
         num_steps: Steps of the phase.
         train_batch_size: Examples a step, over all devices.
     """
 
+    input_file: str
     max_seq_length: int | None
     num_steps: int
     train_batch_size: int
 
 
-def parse_phases(text: str) -> tuple[Phase, ...]:
+def parse_phases(text: str, input_file: str) -> tuple[Phase, ...]:
     """Reads e.g. "128:900000:256,512:100000:256": length, steps, batch.
 
-    Returns:
-        A tuple of `Phase`.
+    Args:
+        text: The phases.
+        input_file: The globs of each phase, with a semicolon between two.
 
     Raises:
-        ValueError: If the text does not describe phases.
+        ValueError: If the text does not describe phases, or the globs are not
+            those of as many.
     """
+    parts, patterns = text.split(","), input_file.split(";")
+    if len(patterns) != len(parts):
+        raise ValueError(
+            f"--input_file must name the records of {len(parts)} phases, with "
+            "a semicolon between two phases. Received: "
+            f"--input_file={input_file}."
+        )
     phases = []
-    for part in text.split(","):
+    for part, pattern in zip(parts, patterns):
         numbers = part.split(":")
         if len(numbers) != 3 or not all(
             number.isdecimal() and int(number) > 0 for number in numbers
         ):
             raise ValueError(
-                "`phases` must be length:steps:batch, positive numbers, with "
+                "--phases must be length:steps:batch, positive numbers, with "
                 f"a comma between two phases. Received: {part!r} in "
-                f"phases={text!r}."
+                f"--phases={text}."
             )
         length, num_steps, batch_size = map(int, numbers)
         phases.append(
             Phase(
+                input_file=pattern,
                 max_seq_length=length,
                 num_steps=num_steps,
                 train_batch_size=batch_size,
@@ -89,37 +105,132 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingOptions:
-    """The options of a pre-training.
+class InputOptions:
+    """What is read, in which batches, and for how many steps.
 
     Args:
-        phases: The `Phase`s, one after the other.
-        input_files: For each phase, the globs of its records, comma-separated.
-        profile_steps: None, or (first, last) as in `loop.TrainingConfig`.
-        **others: The fields below, as the help of their flags describes them.
+        **options: The fields below, as the help of their flags describes them.
 
     Raises:
-        ValueError: If a value is out of its range, or options contradict each
-            other or the output folder.
+        ValueError: If a value is out of its range, or does not go with
+            `phases`.
     """
 
-    phases: tuple[Phase, ...]
-    input_files: tuple[str, ...]
-    profile_steps: tuple[int, int] | None = None
-    output_dir: str = described.option(
+    input_file: str = described.option(
         dataclasses.MISSING,
-        "Folder of the model, its training and its results.",
+        "Record files: globs, comma-separated. With --phases, the globs of "
+        "each phase, with a semicolon between two phases.",
     )
     eval_input_file: str | None = described.option(
         None,
         "With --do_eval: record files to evaluate on, as for --input_file. "
         "Default: those of the training, or of its last phase.",
     )
-    init_checkpoint: str | None = described.option(
+    max_seq_length: int | None = described.option(
         None,
-        "Where to begin: a model folder (of bert_tf or Hugging Face), a "
-        "release of Google's, or hf:organisation/name@revision of the Hugging "
-        "Face Hub. Default: new weights.",
+        "Tokens of a record. Default: as in the records' manifest, or 128.",
+        described.POSITIVE,
+    )
+    max_predictions_per_seq: int | None = described.option(
+        None,
+        "Most masked tokens of a record. Default: as in the records' "
+        "manifest, or 20.",
+        described.POSITIVE,
+    )
+    train_batch_size: int = described.option(
+        32, "Examples a step, over all devices.", described.POSITIVE
+    )
+    num_train_steps: int = described.option(
+        100_000, "Number of the last step.", described.POSITIVE
+    )
+    phases: str | None = described.option(
+        None,
+        "length:steps:batch of each phase, comma-separated, e.g. "
+        "128:900000:256,512:100000:256; instead of --max_seq_length, "
+        "--num_train_steps and --train_batch_size. All phases share one "
+        "learning rate schedule. A phase with the same length and records as "
+        "the one before it reads on where that ended.",
+    )
+    eval_batch_size: int = described.option(
+        8,
+        "Examples per evaluation batch, over all devices.",
+        described.POSITIVE,
+    )
+    max_eval_steps: int = described.option(
+        100, "Most batches to evaluate.", described.POSITIVE
+    )
+    input_shares: int | None = described.option(
+        None,
+        "Number of parts of a batch, each with its own share of the records, "
+        "so that a host reads only its own. The same number gives the same "
+        "batches on one host and on several. 1: each host reads all records. "
+        "Default: the number of hosts.",
+        described.POSITIVE,
+    )
+    tf_data_service: Sequence[str] = described.option(
+        (),
+        "grpc://host:port of machines where `bert_tf serve-data` runs, "
+        "comma-separated. They make the training batches, which stay the "
+        "same. Default: made here.",
+    )
+
+    def __post_init__(self):
+        described.check(self)
+        if self.phases is not None:
+            self._check_alone("phases")
+        # Raises if they are none.
+        _ = self.training_phases
+
+    def _check_alone(self, name):
+        """Checks that no option is given whose place another one takes."""
+        for other in ("max_seq_length", "num_train_steps", "train_batch_size"):
+            value = getattr(self, other)
+            if value != getattr(type(self), other):
+                raise ValueError(
+                    f"--{other} must not be given with --{name}. Received: "
+                    f"--{other}={value} --{name}={getattr(self, name)}."
+                )
+
+    @functools.cached_property
+    def training_phases(self) -> tuple[Phase, ...]:
+        """The phases, one after the other; one if there are no `phases`."""
+        if self.phases is not None:
+            return parse_phases(self.phases, self.input_file)
+        phase = Phase(
+            input_file=self.input_file,
+            max_seq_length=self.max_seq_length,
+            num_steps=self.num_train_steps,
+            train_batch_size=self.train_batch_size,
+        )
+        return (phase,)
+
+    @property
+    def num_steps(self) -> int:
+        """The steps of all phases."""
+        return sum(phase.num_steps for phase in self.training_phases)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ObjectiveOptions:
+    """What a model is trained for.
+
+    Args:
+        **options: The fields below, as the help of their flags describes them.
+
+    Raises:
+        ValueError: If a value is out of its range, or two contradict each
+            other.
+    """
+
+    objective: str = described.option(
+        "masked_tokens",
+        "masked_tokens: predict masked tokens, and the label of each sentence "
+        "pair if the records have one. replaced_tokens: ELECTRA, from records "
+        "of any kind. A small generator predicts the masked tokens, and a "
+        "discriminator, which is the model, tells which tokens were replaced "
+        "by the generator's samples. The generator is saved in the folder "
+        "generator of --output_dir.",
+        choices=OBJECTIVES,
     )
     attention: str | None = described.option(
         None,
@@ -131,16 +242,6 @@ class PretrainingOptions:
         "configuration has is_decoder. Default: as the configuration says, or "
         "bidirectional.",
         choices=ATTENTION,
-    )
-    objective: str = described.option(
-        "masked_tokens",
-        "masked_tokens: predict masked tokens, and the label of each sentence "
-        "pair if the records have one. replaced_tokens: ELECTRA, from records "
-        "of any kind. A small generator predicts the masked tokens, and a "
-        "discriminator, which is the model, tells which tokens were replaced "
-        "by the generator's samples. The generator is saved in the folder "
-        "generator of --output_dir.",
-        choices=OBJECTIVES,
     )
     generator_size: float | None = described.option(
         None,
@@ -161,57 +262,54 @@ class PretrainingOptions:
         "create_pretraining_data --do_span_mask have SpanBERT's spans. The "
         "head for it is saved only in train/, not in the model.",
     )
-    input_shares: int | None = described.option(
-        None,
-        "Number of parts of a batch, each with its own share of the records, "
-        "so that a host reads only its own. The same number gives the same "
-        "batches on one host and on several. 1: each host reads all records. "
-        "Default: the number of hosts.",
-        described.POSITIVE,
-    )
-    tf_data_service: Sequence[str] = described.option(
-        (),
-        "grpc://host:port of machines where `bert_tf serve-data` runs, "
-        "comma-separated. They make the training batches, which stay the "
-        "same. Default: made here.",
-    )
-    max_predictions_per_seq: int | None = described.option(
-        None,
-        "Most masked tokens of a record. Default: as in the records' "
-        "manifest, or 20.",
-        described.POSITIVE,
-    )
-    do_train: bool = described.option(False, "Whether to train.")
-    do_eval: bool = described.option(
-        False, "Whether to evaluate, after any training."
-    )
-    gradient_accumulation_steps: int = described.option(
-        1,
-        "Number of parts in which a device processes its share of the batch. "
-        "It needs the memory of one part; the optimizer makes one step.",
-        described.POSITIVE,
-    )
-    rematerialize: bool = described.option(
-        False,
-        "Compute the blocks a second time for the gradient instead of keeping "
-        "their activations. Saves memory with long sequences, and takes more "
-        "time.",
-    )
-    attention_chunk: int | None = described.option(
-        None, ATTENTION_CHUNK_HELP, ATTENTION_CHUNK
-    )
-    jit_compile: bool | str = described.option(
-        "auto",
-        "true: compile the step with XLA, which takes seconds to minutes "
-        "before the first step. auto: compile parts of it on a CPU, and "
-        "nothing on a GPU, where the gain has not been measured. A TPU "
-        "compiles every step.",
-        choices=JIT_COMPILE,
-    )
-    eval_batch_size: int = described.option(
-        8,
-        "Examples per evaluation batch, over all devices.",
-        described.POSITIVE,
+
+    def __post_init__(self):
+        described.check(self)
+        electra = f"--objective={REPLACED_TOKENS}"
+        for name in ("generator_size", "discriminator_weight"):
+            value = getattr(self, name)
+            if value is not None and not self.replaces_tokens:
+                raise ValueError(
+                    f"--{name} needs {electra}. Received: --{name}={value} "
+                    f"--objective={self.objective}."
+                )
+        if self.replaces_tokens and self.span_boundary_objective:
+            raise ValueError(
+                f"--span_boundary_objective must not come with {electra}: it "
+                "predicts masked tokens. Received: both."
+            )
+        if self.attention == "left_to_right":
+            for flag, is_given in (
+                (electra, self.replaces_tokens),
+                ("--span_boundary_objective", self.span_boundary_objective),
+            ):
+                if is_given:
+                    raise ValueError(
+                        f"{flag} needs attention in both directions. "
+                        "Received: --attention=left_to_right."
+                    )
+
+    @property
+    def replaces_tokens(self) -> bool:
+        return self.objective == REPLACED_TOKENS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizerOptions:
+    """The optimizer and its learning rate; see `optimizer.make`.
+
+    Args:
+        **options: The fields below, as the help of their flags describes them.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    optimizer: str = described.option(
+        "bert",
+        "bert: Adam with weight decay, as in google-research/bert; lamb: for "
+        "batches of thousands.",
+        choices=OPTIMIZERS,
     )
     learning_rate: float = described.option(
         5e-5,
@@ -228,20 +326,11 @@ class PretrainingOptions:
         "Form of the learning rate after the warmup.",
         choices=decays.DECAYS,
     )
-    learning_rate_power: float | None = described.option(
-        None, "Power of the polynomial decay, e.g. 0.5; 1 is linear."
-    )
     learning_rate_drop: bool = described.option(
         True,
         "Count the decay from step 0, as google-research/bert does: the rate "
         "drops where the warmup ends. --nolearning_rate_drop counts it from "
         "the end of the warmup.",
-    )
-    optimizer: str = described.option(
-        "bert",
-        "bert: Adam with weight decay, as in google-research/bert; lamb: for "
-        "batches of thousands.",
-        choices=OPTIMIZERS,
     )
     weight_decay: float = described.option(
         0.01, "Weight decay; 0 for none.", described.NOT_NEGATIVE
@@ -276,46 +365,55 @@ class PretrainingOptions:
         "--init_checkpoint.",
         described.LAYER_SHARE,
     )
-    save_checkpoints_steps: int = described.option(
-        1000,
-        "Steps from one checkpoint to the next; the first comes within a "
-        "minute.",
-        described.POSITIVE,
+
+    def __post_init__(self):
+        described.check(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingOptions:
+    """The options of a pre-training.
+
+    Args:
+        input, objective, optimizer, loop: Options of these parts.
+        **options: The fields below, as the help of their flags describes them.
+
+    Raises:
+        ValueError: If a value is out of its range, or options contradict each
+            other.
+    """
+
+    input: InputOptions
+    objective: ObjectiveOptions = ObjectiveOptions()
+    optimizer: OptimizerOptions = OptimizerOptions()
+    loop: LoopOptions = LoopOptions()
+    output_dir: str = described.option(
+        dataclasses.MISSING,
+        "Folder of the model, its training and its results.",
     )
-    keep_checkpoint_max: int = described.option(
-        5, "Newest checkpoints to keep.", described.POSITIVE
+    init_checkpoint: str | None = described.option(
+        None,
+        "Where to begin: a model folder (of bert_tf or Hugging Face), a "
+        "release of Google's, or hf:organisation/name@revision of the Hugging "
+        "Face Hub. Default: new weights.",
+    )
+    do_train: bool = described.option(False, "Whether to train.")
+    do_eval: bool = described.option(
+        False, "Whether to evaluate, after any training."
     )
     keep_best: bool = described.option(
         False,
         "With --do_train --do_eval: evaluate before each checkpoint too, and "
         "keep the model of the lowest loss in the folder best of --output_dir.",
     )
-    iterations_per_loop: int = described.option(
-        1000,
-        "Most steps from one log line to the next; there is a line at least "
-        "every 30 seconds.",
-        described.POSITIVE,
+    rematerialize: bool = described.option(
+        False,
+        "Compute the blocks a second time for the gradient instead of keeping "
+        "their activations. Saves memory with long sequences, and takes more "
+        "time.",
     )
-    max_eval_steps: int = described.option(
-        100, "Most batches to evaluate.", described.POSITIVE
-    )
-    skip_nonfinite_steps: int = described.option(
-        0,
-        "Skip steps whose gradient is not finite, at most this many in a row. "
-        "Default: stop at the first.",
-        described.NOT_NEGATIVE,
-    )
-    peak_tflops: float | None = described.option(
-        None,
-        "Peak of a device in 10**12 operations a second, for the model FLOPs "
-        "utilisation. In bfloat16, by the chips' documentation: TPU v2 core "
-        "22.5, v3 core 61.5, v4 275, v5e 197, v5p 459, v6e 918.",
-        described.POSITIVE,
-    )
-    random_seed: int = described.option(
-        12345,
-        "Seed of the new weights, the order of the examples and the dropout.",
-        described.SEED,
+    attention_chunk: int | None = described.option(
+        None, ATTENTION_CHUNK_HELP, ATTENTION_CHUNK
     )
 
     def __post_init__(self):
@@ -326,31 +424,36 @@ class PretrainingOptions:
             )
         if self.keep_best and not (self.do_train and self.do_eval):
             raise ValueError("--keep_best needs --do_train and --do_eval.")
-        if self.eval_input_file and not self.do_eval:
+        if self.input.eval_input_file and not self.do_eval:
             raise ValueError("--eval_input_file must be given with --do_eval.")
+        first, _ = self.loop.profiled_steps
+        if self.do_train and first >= self.input.num_steps:
+            raise ValueError(
+                "--profile_steps must begin before the training ends, at step "
+                f"{self.input.num_steps}. Received: "
+                f"--profile_steps={self.loop.profile_steps}."
+            )
+        if self.objective.span_boundary_objective and not self.do_train:
+            raise ValueError(
+                "--span_boundary_objective needs --do_train: its head is in no "
+                "model folder, so it cannot be evaluated alone. Received: "
+                "--do_train=false."
+            )
+
+    def check_places(self) -> None:
+        """Checks the output folder, and that tf.data services answer.
+
+        Call it before anything is read or written.
+
+        Raises:
+            ValueError: If the folder holds a model that the training would
+                replace, a warmup is too long for a training that begins, or a
+                service does not answer.
+        """
         if self.do_train:
             output_folder.check(self.output_dir)
             self._check_warmup()
-            first, last = self.profile_steps or (0, 0)
-            if first >= self.num_train_steps:
-                raise ValueError(
-                    "--profile_steps must begin before the training ends, at "
-                    f"step {self.num_train_steps}. Received: "
-                    f"--profile_steps={first}:{last}."
-                )
-        addresses.check(self.tf_data_service)
-        decays.check(
-            self.learning_rate,
-            self.num_train_steps,
-            self.num_warmup_steps,
-            self.learning_rate_decay,
-            self.learning_rate_power,
-        )
-        self._check_objective()
-
-    @property
-    def num_train_steps(self) -> int:
-        return sum(phase.num_steps for phase in self.phases)
+        addresses.check(self.input.tf_data_service)
 
     def checkpoint(self) -> str | None:
         """Returns the model to begin with; None for new weights.
@@ -364,53 +467,18 @@ class PretrainingOptions:
             self.output_dir, self.init_checkpoint
         )
 
-    @property
-    def replaces_tokens(self) -> bool:
-        return self.objective == REPLACED_TOKENS
-
-    def _check_objective(self):
-        electra = f"--objective={REPLACED_TOKENS}"
-        for name in ("generator_size", "discriminator_weight"):
-            value = getattr(self, name)
-            if value is not None and not self.replaces_tokens:
-                raise ValueError(
-                    f"--{name} needs {electra}. Received: --{name}={value} "
-                    f"--objective={self.objective}."
-                )
-        if self.replaces_tokens and self.span_boundary_objective:
-            raise ValueError(
-                f"--span_boundary_objective must not come with {electra}: it "
-                "predicts masked tokens. Received: both."
-            )
-        if self.attention == "left_to_right":
-            for flag, is_given in (
-                (electra, self.replaces_tokens),
-                ("--span_boundary_objective", self.span_boundary_objective),
-            ):
-                if is_given:
-                    raise ValueError(
-                        f"{flag} needs attention in both directions. "
-                        "Received: --attention=left_to_right."
-                    )
-        if self.span_boundary_objective and not self.do_train:
-            raise ValueError(
-                "--span_boundary_objective needs --do_train: its head is in no "
-                "model folder, so it cannot be evaluated alone. Received: "
-                "--do_train=false."
-            )
-
     def _check_warmup(self):
+        num_warmup_steps = self.optimizer.num_warmup_steps
+        num_steps = self.input.num_steps
         # A training that an older release began may be resumed as it was.
-        if (
-            self.num_warmup_steps < self.num_train_steps
-            or output_folder.holds_training(self.output_dir)
+        if num_warmup_steps < num_steps or output_folder.holds_training(
+            self.output_dir
         ):
             return
         raise ValueError(
             "--num_warmup_steps must be less than the steps of the training: "
             "the learning rate would never reach --learning_rate. Received: "
-            f"--num_warmup_steps={self.num_warmup_steps} with "
-            f"{files.counted(self.num_train_steps, 'step', 'steps')}. A tenth "
-            "of them is usual: "
-            f"--num_warmup_steps={self.num_train_steps // 10}."
+            f"--num_warmup_steps={num_warmup_steps} with "
+            f"{files.counted(num_steps, 'step', 'steps')}. A tenth of them is "
+            f"usual: --num_warmup_steps={num_steps // 10}."
         )

@@ -5,7 +5,7 @@ import os
 from bert_tf import files
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import hub
-from bert_tf.training.names import FOLDER
+from bert_tf.training.options import FOLDER
 
 # Exists once a user has replaced the training's model.
 _SAVED_FILE = f"{FOLDER}/model_saved.txt"

@@ -4,13 +4,12 @@ BERT's paper (arXiv 1810.04805, appendix A.2) trains nine tenths of the steps
 at 128 tokens and the rest at 512.
 """
 
-import dataclasses
 import itertools
+import logging
 from collections.abc import Callable
 from collections.abc import Sequence
 
 import tensorflow as tf
-from absl import logging
 
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.input.record_source import RecordSource
@@ -20,18 +19,22 @@ from bert_tf.training import loop
 from bert_tf.training import preemption
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
+
+_logger = logging.getLogger(__name__)
 
 
 def train(
     state: TrainingState,
     objective: Objective,
     phases: Sequence[Phase],
-    configs: Sequence[loop.TrainingConfig],
+    options: LoopOptions,
     sources: Sequence[BatchSource],
     strategy: tf.distribute.Strategy,
     on_save: Callable[[], object] | None = None,
     before_save: Callable[[], object] | None = None,
     history: list[dict[str, float]] | None = None,
+    flops_of: Callable[[BatchSource], float | None] = lambda source: None,
 ) -> list[dict[str, float]]:
     """Trains through all phases, from the state's step on.
 
@@ -43,10 +46,9 @@ def train(
 
     Args:
         phases: The `Phase`s; the other arguments are as for `loop.train`.
-        configs: A `loop.TrainingConfig` for each phase, all with the same
-            seed, number of accumulation steps and `jit_compile`. Their number
-            of train steps and their batch size are set here.
+        options: The `LoopOptions` of all phases.
         sources: A source of batches for each phase.
+        flops_of: Returns the operations of a source's example, if known.
 
     Returns, raises:
         As `loop.train`.
@@ -56,12 +58,13 @@ def train(
     last = len(phases) - 1
     ends = itertools.accumulate(phase.num_steps for phase in phases)
     configs = [
-        dataclasses.replace(
-            config,
+        loop.TrainingConfig(
             num_train_steps=end,
             train_batch_size=phase.train_batch_size,
+            options=options,
+            flops_per_example=flops_of(source),
         )
-        for phase, end, config in zip(phases, ends, configs, strict=True)
+        for phase, end, source in zip(phases, ends, sources, strict=True)
     ]
     # Check every phase now: its turn may come only after weeks.
     for number, (config, source) in enumerate(
@@ -71,7 +74,7 @@ def train(
             place = f"Phase {number} of {len(phases)}: " if last else ""
             _check(config, source, strategy, place)
     # The step is traced once for all phases whose batches have the same form.
-    compiled = loop.make_steps(state, objective, configs[0])
+    compiled = loop.make_steps(state, objective, options, strategy)
     # Around all phases: the signal may come between two of them.
     with preemption.stop_noted():
         for number, (phase, config, source) in enumerate(
@@ -84,7 +87,7 @@ def train(
             if is_new and state.step == end - phase.num_steps:
                 state.example = 0
             if last:
-                logging.info(
+                _logger.info(
                     "Phase %d of %d: %s, to step %d.",
                     number + 1,
                     last + 1,

@@ -6,13 +6,13 @@ In this order: records, model, evaluation, optimizer and state, weights, loop.
 import dataclasses
 import functools
 import itertools
+import logging
 import os
 from collections.abc import Callable
 from typing import TypeAlias
 
 import keras
 import tensorflow as tf
-from absl import logging
 
 from bert_tf import features
 from bert_tf import files
@@ -24,11 +24,8 @@ from bert_tf.checkpoints import reader
 from bert_tf.checkpoints.starting_point import StartingPoint
 from bert_tf.input import pretraining
 from bert_tf.input.record_source import RecordSource
-from bert_tf.optimizers import loss_scale
-from bert_tf.optimizers.bert import BertOptimizer
-from bert_tf.optimizers.lamb import LambOptimizer
-from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.runs import objectives
+from bert_tf.runs import optimizer
 from bert_tf.runs import phases
 from bert_tf.runs.best_model import BestModel
 from bert_tf.runs.objectives import Pretraining
@@ -36,6 +33,7 @@ from bert_tf.runs.options import PretrainingOptions
 from bert_tf.runs.options import attention_masks
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.training import checkpointing
+from bert_tf.training import devices
 from bert_tf.training import evaluation
 from bert_tf.training import health
 from bert_tf.training import loop
@@ -43,12 +41,10 @@ from bert_tf.training import progress
 from bert_tf.training import settings
 from bert_tf.training import strategy as strategies
 
-_OPTIMIZERS = {"bert": BertOptimizer, "lamb": LambOptimizer}
+_logger = logging.getLogger(__name__)
 
 # A key of a manifest's settings.
 _TFDS_NAME = "tfds_name"
-# Most descriptions of records in a model card.
-_MAX_DESCRIPTIONS = 8
 
 
 Maker: TypeAlias = Callable[
@@ -86,10 +82,12 @@ def run(
         preemption.PreemptedError: After SIGTERM or Ctrl-C, when the state has
             been saved.
     """
-    keras.utils.set_random_seed(options.random_seed)
-    strategies.log_devices(strategy)
-    jit_compile = strategies.compiles_step(options.jit_compile, strategy)
-    start = _with_attention(start, options.attention)
+    options.check_places()
+    # Raises at once, not at the first step.
+    strategies.compiles_step(options.loop.jit_compile, strategy)
+    keras.utils.set_random_seed(options.loop.random_seed)
+    devices.log(strategy)
+    start = _with_attention(start, options.objective.attention)
     sources, eval_source = _find_records(options, start, teacher_positions)
     _check_eval_batch_size(options, strategy)
     dataset = _name_dataset(options, start, sources, eval_source)
@@ -98,9 +96,9 @@ def run(
         pretraining.model,
         pretraining.objective,
         eval_source,
-        options.eval_batch_size,
+        options.input.eval_batch_size,
         strategy,
-        options.max_eval_steps,
+        options.input.max_eval_steps,
     )
     if options.do_train:
         state = _make_state(
@@ -110,7 +108,7 @@ def run(
             options, start, pretraining, sources, state, strategy, dataset
         )
         with state.hold(strategies.is_chief(strategy)):
-            training.run(jit_compile, evaluate)
+            training.run(evaluate)
             card = model_folder.read_card(options.output_dir)
         step = state.step
     else:
@@ -136,6 +134,8 @@ def _with_attention(start, attention):
 def _find_records(options, start, teacher_positions):
     """Returns the sources of the phases, and the one to evaluate on."""
 
+    inputs = options.input
+
     # Phases of the same records share one source, so that the second reads on
     # where the first ended.
     @functools.cache
@@ -145,31 +145,32 @@ def _find_records(options, start, teacher_positions):
             start.config,
             start.tokenizer,
             max_seq_length=max_seq_length,
-            max_predictions_per_seq=options.max_predictions_per_seq,
-            seed=options.random_seed,
-            num_shares=options.input_shares,
-            services=tuple(options.tf_data_service),
-            draws_replacements=options.replaces_tokens,
+            max_predictions_per_seq=inputs.max_predictions_per_seq,
+            seed=options.loop.random_seed,
+            num_shares=inputs.input_shares,
+            services=tuple(inputs.tf_data_service),
+            draws_replacements=options.objective.replaces_tokens,
             teacher_positions=teacher_positions,
             flag=flag,
         )
 
     sources = [
-        find(phase.max_seq_length, patterns)
-        for phase, patterns in zip(options.phases, options.input_files)
+        find(phase.max_seq_length, phase.input_file)
+        for phase in inputs.training_phases
     ]
-    if options.eval_input_file is None:
+    if inputs.eval_input_file is None:
         return sources, sources[-1]
     return sources, find(
-        options.phases[-1].max_seq_length,
-        options.eval_input_file,
+        inputs.training_phases[-1].max_seq_length,
+        inputs.eval_input_file,
         "eval_input_file",
     )
 
 
 def _name_dataset(options, start, sources, eval_source):
     """Returns in words what is evaluated on; warns if the model has seen it."""
-    patterns = options.eval_input_file or options.input_files[-1]
+    last = options.input.training_phases[-1]
+    patterns = options.input.eval_input_file or last.input_file
     name = ", ".join(map(os.path.basename, patterns.split(",")))
     if not options.do_eval:
         return name
@@ -181,7 +182,7 @@ def _name_dataset(options, start, sources, eval_source):
         is_seen = _identity(eval_source) in settings.records_of(folder)
     if not is_seen:
         return name
-    logging.warning(
+    _logger.warning(
         "The evaluation is on records of the training: its results do not "
         "hold for new text. --eval_input_file names other records."
     )
@@ -191,11 +192,11 @@ def _name_dataset(options, start, sources, eval_source):
 def _check_eval_batch_size(options, strategy):
     """Raises `ValueError` before the training, not after it."""
     num_replicas = strategy.num_replicas_in_sync
-    if options.do_eval and options.eval_batch_size % num_replicas:
+    batch_size = options.input.eval_batch_size
+    if options.do_eval and batch_size % num_replicas:
         raise ValueError(
             f"--eval_batch_size must be a multiple of {num_replicas}, the "
-            "number of replicas. Received: --eval_batch_size="
-            f"{options.eval_batch_size}."
+            f"number of replicas. Received: --eval_batch_size={batch_size}."
         )
 
 
@@ -203,7 +204,7 @@ def _make_model(options, start, strategy, policy, make):
     """Returns the `Pretraining`, made in the strategy's scope."""
     with strategy.scope():
         pretraining = make(options, start, policy)
-    logging.info(
+    _logger.info(
         "%s parameters, %s, %s.",
         f"{pretraining.model.count_params():,}",
         policy,
@@ -232,13 +233,6 @@ def _load_trained(options, start, pretraining, eval_source):
 
 
 def _make_state(options, start, pretraining, sources, eval_source, strategy):
-    if options.num_warmup_steps > options.num_train_steps:
-        logging.warning(
-            "The warmup, of %d steps, is longer than the training, of %d: the "
-            "learning rate never reaches --learning_rate.",
-            options.num_warmup_steps,
-            options.num_train_steps,
-        )
     vocabulary = start.tokenizer.vocabulary.to_text()
     description = {
         **start.config.to_dict(),
@@ -248,46 +242,27 @@ def _make_state(options, start, pretraining, sources, eval_source, strategy):
     tokenizer = tokenizer_files.describe(start.tokenizer)
     if tokenizer is not None:
         description[checkpointing.TOKENIZER] = tokenizer
-    if options.optimizer != "bert":
+    if options.optimizer.optimizer != "bert":
         # Only this entry tells them apart: their slots have the same names and
         # shapes.
-        description["optimizer"] = options.optimizer
+        description["optimizer"] = options.optimizer.optimizer
     model = pretraining.model
     with strategy.scope():
         return checkpointing.TrainingState(
             model,
-            _make_optimizer(options, model.compute_dtype),
+            optimizer.make(
+                options.optimizer,
+                options.input.num_steps,
+                model.compute_dtype,
+                options.loop.skip_nonfinite_steps > 0,
+            ),
             options.output_dir,
             description,
-            options.keep_checkpoint_max,
+            options.loop.keep_checkpoint_max,
             _run_settings(
                 options, start, pretraining, sources, eval_source, strategy
             ),
         )
-
-
-def _make_optimizer(options, compute_dtype):
-    arguments = {}
-    if options.bias_correction is not None:
-        arguments["bias_correction"] = options.bias_correction
-    optimizer = _OPTIMIZERS[options.optimizer](
-        WarmupDecay(
-            options.learning_rate,
-            options.num_train_steps,
-            options.num_warmup_steps,
-            decay=options.learning_rate_decay,
-            power=options.learning_rate_power,
-            drop=options.learning_rate_drop,
-        ),
-        weight_decay=options.weight_decay,
-        beta_2=options.adam_beta_2,
-        epsilon=options.adam_epsilon,
-        global_clipnorm=options.clip_norm or None,
-        skip_nonfinite=options.skip_nonfinite_steps > 0,
-        layerwise_decay=options.layerwise_learning_rate_decay,
-        **arguments,
-    )
-    return loss_scale.scaled_for(compute_dtype, optimizer)
 
 
 def _run_settings(options, start, pretraining, sources, eval_source, strategy):
@@ -296,49 +271,31 @@ def _run_settings(options, start, pretraining, sources, eval_source, strategy):
     These do not include the number of devices, or what only saves memory. They
     include the evaluation's records if those decide which model is the best.
     """
+    inputs, planned = options.input, options.input.training_phases
     of_best = {}
     if options.keep_best:
         of_best[settings.EVALUATION] = (
-            f"{_identity(eval_source)}, {options.max_eval_steps} batches of "
-            f"{options.eval_batch_size}"
+            f"{_identity(eval_source)}, {inputs.max_eval_steps} batches of "
+            f"{inputs.eval_batch_size}"
         )
+    ends = list(itertools.accumulate(phase.num_steps for phase in planned))
+    dropout = start.config.attention_probs_dropout_prob
     return {
         "records": [_identity(source) for source in sources],
         **of_best,
-        "train_batch_size": [
-            phase.train_batch_size for phase in options.phases
-        ],
-        "phase_ends": list(
-            itertools.accumulate(
-                phase.num_steps for phase in options.phases[:-1]
-            )
-        ),
-        "num_train_steps": options.num_train_steps,
-        "input_shares": options.input_shares or strategies.num_hosts(strategy),
+        "train_batch_size": [phase.train_batch_size for phase in planned],
+        "phase_ends": ends[:-1],
+        "num_train_steps": ends[-1],
+        "input_shares": inputs.input_shares or strategies.num_hosts(strategy),
         "mixed_precision": pretraining.model.dtype_policy.name,
-        **attention_masks(
-            max(source.shapes[features.INPUT_IDS][0] for source in sources),
-            start.config.attention_probs_dropout_prob,
-        ),
+        settings.ATTENTION_MASKS: [
+            attention_masks(source.shapes[features.INPUT_IDS][0], dropout)
+            for source in sources
+        ],
         **pretraining.settings,
-        **strategies.arithmetic(strategy),
-        **{
-            name: getattr(options, name)
-            for name in (
-                "learning_rate",
-                "num_warmup_steps",
-                "learning_rate_decay",
-                "learning_rate_power",
-                "learning_rate_drop",
-                "weight_decay",
-                "adam_beta_2",
-                "adam_epsilon",
-                "clip_norm",
-                "bias_correction",
-                "layerwise_learning_rate_decay",
-                "random_seed",
-            )
-        },
+        **devices.arithmetic(strategy),
+        **dataclasses.asdict(options.optimizer),
+        "random_seed": options.loop.random_seed,
     }
 
 
@@ -389,11 +346,10 @@ class _Training:
         self._is_resumed = False
         self._history: list[dict[str, float]] = []
 
-    def run(self, jit_compile, evaluate):
+    def run(self, evaluate):
         """Trains from the state's last checkpoint, if any.
 
         Args:
-            jit_compile: Whether XLA compiles the step.
             evaluate: Function that returns an evaluation's {name: float}.
         """
         options, state = self._options, self._state
@@ -405,34 +361,44 @@ class _Training:
             self._history.append(files.read_json(summary))
         keep_best = None
         if options.keep_best:
-            # Raises now if a file is damaged, not at the first checkpoint.
             best = BestModel(options.output_dir, state.settings)
+            # Raises now if a file is damaged, not at the first checkpoint.
+            best.restore()
             keep_best = functools.partial(self._keep_best, best, evaluate)
         if strategies.is_chief(self._strategy):
             progress.log_curves(state.folder)
         phases.train(
             state,
             pretraining.objective,
-            options.phases,
-            [
-                _config(options, pretraining, source, jit_compile)
-                for source in self._sources
-            ],
+            options.input.training_phases,
+            options.loop,
             self._sources,
             self._strategy,
             on_save=functools.partial(self._save_model, options.output_dir),
             before_save=keep_best,
             history=self._history,
+            flops_of=self._flops_of,
         )
         diverged = self._divergence()
         if diverged is None:
-            logging.info("The model is in %s.", options.output_dir)
+            _logger.info("The model is in %s.", options.output_dir)
         else:
-            logging.warning(
+            _logger.warning(
                 "The model is in %s, but its training has diverged: %s.",
                 options.output_dir,
                 diverged,
             )
+
+    def _flops_of(self, source):
+        """Returns the operations of a step for an example, None if unknown."""
+        flops_per_example = self._pretraining.flops_per_example
+        if flops_per_example is None:
+            return None
+        shapes = source.shapes
+        return flops_per_example(
+            shapes[features.INPUT_IDS][0],
+            shapes[features.MASKED_LM_POSITIONS][0],
+        )
 
     def _divergence(self):
         config = self._start.config
@@ -441,7 +407,7 @@ class _Training:
     def _save_model(self, folder):
         diverged = self._divergence()
         if diverged is not None:
-            logging.warning(
+            _logger.warning(
                 "Step %d: the training has diverged: %s. A lower learning "
                 "rate, more warmup or clipping may help.",
                 self._state.step,
@@ -464,7 +430,7 @@ class _Training:
         results = evaluate()
         step = self._state.step
         text = (f"{name} {value:.4g}" for name, value in results.items())
-        logging.info("Evaluated: step %d  %s", step, "  ".join(text))
+        _logger.info("Evaluated: step %d  %s", step, "  ".join(text))
         report = {f"eval/{name}": value for name, value in results.items()}
         progress.write_summaries(report | {"step": step})
         if not strategies.is_chief(self._strategy):
@@ -481,7 +447,7 @@ class _Training:
             )
 
         if best.keep(results["loss"], write):
-            logging.info("The best so far; kept in %s.", best.folder)
+            _logger.info("The best so far; kept in %s.", best.folder)
 
 
 def _begin(start, pretraining, state):
@@ -489,10 +455,10 @@ def _begin(start, pretraining, state):
     # The order matters: a run that began with --init_checkpoint resumes from
     # its own last checkpoint.
     if state.restore():
-        logging.info("Resuming from step %d.", state.step)
+        _logger.info("Resuming from step %d.", state.step)
         if start.init_checkpoint is not None:
             # It may not be the one that the run began with.
-            logging.info(
+            _logger.info(
                 "The weights of --init_checkpoint=%s are not read: the run "
                 "has its own.",
                 start.init_checkpoint,
@@ -504,30 +470,8 @@ def _begin(start, pretraining, state):
     elif pretraining.begin is not None:
         pretraining.begin()
     else:
-        logging.info("Beginning with new weights.")
+        _logger.info("Beginning with new weights.")
     return False
-
-
-def _config(options, pretraining, source, jit_compile):
-    flops_per_example = None
-    if pretraining.flops_per_example is not None:
-        shapes = source.shapes
-        flops_per_example = pretraining.flops_per_example(
-            shapes[features.INPUT_IDS][0],
-            shapes[features.MASKED_LM_POSITIONS][0],
-        )
-    return loop.TrainingConfig(
-        num_train_steps=options.num_train_steps,
-        save_checkpoints_steps=options.save_checkpoints_steps,
-        iterations_per_loop=options.iterations_per_loop,
-        gradient_accumulation_steps=options.gradient_accumulation_steps,
-        skip_nonfinite_steps=options.skip_nonfinite_steps,
-        profile_steps=options.profile_steps,
-        flops_per_example=flops_per_example,
-        peak_flops=options.peak_tflops and options.peak_tflops * 1e12,
-        seed=options.random_seed,
-        jit_compile=jit_compile,
-    )
 
 
 def _origin(options, start, state, descriptions, is_resumed, diverged=None):
@@ -539,7 +483,7 @@ def _origin(options, start, state, descriptions, is_resumed, diverged=None):
         descriptions = []
     values = {
         "steps": state.step,
-        "optimizer": options.optimizer,
+        "optimizer": options.optimizer.optimizer,
         **given,
         # Settings that resuming changed do not hold for the whole training.
         "from_step": since or None,
@@ -550,13 +494,9 @@ def _origin(options, start, state, descriptions, is_resumed, diverged=None):
     for name in ("records", settings.EVALUATION, settings.ATTENTION_MASKS):
         values.pop(name, None)
     data: dict[str, dict] = {}
-    for number, described in enumerate(
-        descriptions[:_MAX_DESCRIPTIONS], start=1
-    ):
+    for number, described in enumerate(descriptions, start=1):
         title = f"Records {number}" if data else "Records"
         data[f"{title} from step {since} on" if since else title] = described
-    if len(descriptions) > _MAX_DESCRIPTIONS:
-        data["Others"] = {"Sets": len(descriptions) - _MAX_DESCRIPTIONS}
     names = [each.get("TensorFlow Datasets") for each in descriptions]
     return model_card.Origin(
         name=objectives.name_of(start.config),

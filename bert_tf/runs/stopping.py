@@ -1,14 +1,15 @@
 """The end of a program whose run was told to stop."""
 
 import contextlib
+import logging
 import signal
 import sys
 from collections.abc import Iterator
 
-from absl import logging
-
 from bert_tf.training.preemption import PREEMPTED_EXIT_CODE
 from bert_tf.training.preemption import PreemptedError
+
+_logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -22,5 +23,5 @@ def exits_when_told() -> Iterator[None]:
     try:
         yield
     except PreemptedError as stop:
-        logging.info("%s Run the same command again to resume.", stop)
+        _logger.info("%s Run the same command again to resume.", stop)
         sys.exit(PREEMPTED_EXIT_CODE)

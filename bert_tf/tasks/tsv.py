@@ -7,8 +7,6 @@ a quotation mark is a character like any other, as in GLUE's files. Lines end at
 LF or CR LF.
 """
 
-import contextlib
-import contextvars
 import csv
 import dataclasses
 import io
@@ -24,9 +22,6 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.tasks import class_names
-
-# Whether the log tells what is odd about the rows of files.
-_ROWS_ARE_LOGGED = contextvars.ContextVar("rows_are_logged", default=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,6 +91,8 @@ def read_tsv(
     tsv_file: TsvFile,
     names: Sequence[str] = (),
     synonyms: Sequence[str] = (),
+    *,
+    logs_rows: bool = True,
 ) -> Examples:
     """Reads a file's texts and, if it has a column of labels, its labels.
 
@@ -107,6 +104,7 @@ def read_tsv(
         tsv_file: Where the file has its texts and labels.
         names: Names of the classes by class id; empty for scores.
         synonyms: Other names that the file may use, by class id.
+        logs_rows: As `logs` in `rows`.
 
     Raises:
         ValueError: If the file is missing, not UTF-8 or without examples, or
@@ -117,7 +115,7 @@ def read_tsv(
     labels = []
     label_ids = {name: index for index, name in enumerate(names)}
     num_stripped = 0
-    for line, texts_of_row, label in rows(path, tsv_file):
+    for line, texts_of_row, label in rows(path, tsv_file, logs=logs_rows):
         for column, text in zip(texts, texts_of_row):
             column.append(text)
         if label is not None:
@@ -142,12 +140,11 @@ def find_labels(path: files.AnyPath, tsv_file: TsvFile) -> tuple[str, ...]:
         ValueError: As in `read_tsv`, or if there are fewer than two labels.
     """
     labels = set()
-    with rows_not_logged():
-        for line, _, label in rows(path, tsv_file):
-            label = (label or "").strip()
-            if not label:
-                raise ValueError(f"{path}, line {line}: the label is empty.")
-            labels.add(label)
+    for line, _, label in rows(path, tsv_file, logs=False):
+        label = (label or "").strip()
+        if not label:
+            raise ValueError(f"{path}, line {line}: the label is empty.")
+        labels.add(label)
     if len(labels) < 2:
         raise ValueError(
             f"{path}: a classification needs two labels or more. "
@@ -230,30 +227,17 @@ def full_lines(path: files.AnyPath) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-@contextlib.contextmanager
-def rows_not_logged() -> Iterator[None]:
-    """Has nothing logged about the rows of files that the block reads.
-
-    It is for files that are read twice. What is odd about labels is still
-    logged.
-    """
-    token = _ROWS_ARE_LOGGED.set(False)
-    try:
-        yield
-    finally:
-        _ROWS_ARE_LOGGED.reset(token)
-
-
 def rows(
-    path: files.AnyPath, tsv_file: TsvFile
+    path: files.AnyPath, tsv_file: TsvFile, *, logs: bool = True
 ) -> Iterator[tuple[int, list[str], str | None]]:
     """Yields (line number, [text of each feature], label or None).
 
     Args:
         path: The file.
         tsv_file: Where the file has its texts and labels.
+        logs: Whether to log what is odd about the rows. False if a file is
+            read again.
     """
-    is_logged = _ROWS_ARE_LOGGED.get()
     has_quoting = is_csv(path)
     lines = csv_rows(path) if has_quoting else _tsv_rows(path)
     first = next(lines, None)
@@ -303,7 +287,7 @@ def rows(
             f"{path}: no row has {value!r} in its column "
             f"{header[only_index]!r}."
         )
-    if num_skipped and is_logged:
+    if num_skipped and logs:
         logging.warning(
             "%s: left out %d of %d rows, which do not have %d columns.",
             path,
@@ -311,7 +295,7 @@ def rows(
             num_rows,
             num_columns,
         )
-    if num_quoted and is_logged:
+    if num_quoted and logs:
         logging.info(
             "%s: %d of the rows %s fields in quotation marks, which are part "
             "of the text: only .csv files have quoting.",

@@ -7,6 +7,7 @@ directory. The model that the run writes beside it is separate.
 
 import contextlib
 import json
+import logging
 import re
 import zlib
 from collections.abc import Callable
@@ -17,17 +18,18 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from absl import logging
 
 from bert_tf import files
 from bert_tf import formats
 from bert_tf.training import lock
 from bert_tf.training import settings as settings_lib
 from bert_tf.training import strategy as strategies
-from bert_tf.training.names import BEST_FOLDER
-from bert_tf.training.names import FOLDER
-from bert_tf.training.names import GENERATOR_FOLDER
-from bert_tf.training.names import MODULE_FOLDER
+from bert_tf.training.options import BEST_FOLDER
+from bert_tf.training.options import FOLDER
+from bert_tf.training.options import GENERATOR_FOLDER
+from bert_tf.training.options import MODULE_FOLDER
+
+_logger = logging.getLogger(__name__)
 
 # Keys of a description.
 # The tokenizer, if it is not BERT's kind.
@@ -70,8 +72,8 @@ class TrainingState:
             is built here on the model's trainable variables. Make the model,
             the optimizer and this state in the strategy's scope.
         output_dir: The run's output folder.
-        description: A JSON-able dictionary that says what the model is. A
-            directory that holds the state of a different model is refused.
+        description: A JSON-able dictionary that says what the model is.
+            `restore` and `hold` refuse the directory of a different model.
         keep_checkpoint_max: Number of newest checkpoints to keep.
         settings: A JSON-able dictionary of whatever else determines the
             weights; these settings may change when the run is resumed.
@@ -82,9 +84,6 @@ class TrainingState:
         settings: The `settings.RunSettings` made of `settings`.
         step: Number of steps that the run has made.
         example: Number of examples that those steps consumed.
-
-    Raises:
-        ValueError: If `output_dir` belongs to another model.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class TrainingState:
         self.output_dir = str(output_dir).rstrip("/")
         self.folder = f"{self.output_dir}/{FOLDER}"
         self.description = json.loads(json.dumps(description))
-        self._check_description(may_differ)
+        self._may_differ = may_differ
         self.settings = settings_lib.RunSettings(self.folder, settings or {})
         self._keep_checkpoint_max = keep_checkpoint_max
         self._check_lock: Callable[[], None] | None = None
@@ -131,7 +130,8 @@ class TrainingState:
 
         Raises:
             lock.HeldError: A `ValueError`, if another program trains there.
-            ValueError: If one has trained there since this state was restored.
+            ValueError: If one has trained there since this state was restored,
+                or it belongs to another model.
         """
         if not is_chief or self._check_lock is not None:
             yield
@@ -143,6 +143,7 @@ class TrainingState:
                         f"{self.output_dir}: another program trained there "
                         "while this one started. Run this one again."
                     )
+                self._check_description()
                 self._found_steps = None
                 self._remove_leftovers()
                 yield
@@ -156,9 +157,11 @@ class TrainingState:
             Whether there was one.
 
         Raises:
-            ValueError: If there are checkpoints but none can be restored, or
-                if either they or this run, but not both, use float16.
+            ValueError: If the folder belongs to another model, if there are
+                checkpoints but none can be restored, or if either they or this
+                run, but not both, use float16.
         """
+        self._check_description()
         self._check_precision()
         checkpoint = self._checkpoint()
         failures = []
@@ -177,7 +180,7 @@ class TrainingState:
                 failures.append((path, str(error).strip().split("\n")[0]))
                 continue
             for damaged, reason in failures:
-                logging.warning(
+                _logger.warning(
                     "%s cannot be restored and is skipped; training resumes "
                     "from %s. The reason given: %s",
                     damaged,
@@ -203,7 +206,7 @@ class TrainingState:
         changes = self.settings.changes()
         if changes:
             is_meant = settings_lib.are_meant(changes)
-            (logging.info if is_meant else logging.warning)(
+            (_logger.info if is_meant else _logger.warning)(
                 "%s", settings_lib.describe(changes, self.step, self.example)
             )
 
@@ -274,26 +277,6 @@ class TrainingState:
                 raise
             self._keep_newest()
         return path
-
-    def prune(self) -> None:
-        """Removes the one old checkpoint that an interrupted save has left.
-
-        For a run that has nothing left to save. If there are more, an earlier
-        run was told to keep more, and all stay.
-
-        Raises:
-            As for `save`.
-        """
-        num_kept = self._keep_checkpoint_max
-        if len(self._steps_so_far()) != num_kept + 1:
-            return
-        with self.hold(), self._clear_write_errors():
-            assert self._check_lock is not None
-            self._check_lock()
-            logging.info(
-                "%s: the newest %d checkpoints are kept.", self.folder, num_kept
-            )
-            self._keep_newest()
 
     def _clear_write_errors(self):
         return files.clear_write_errors(
@@ -377,13 +360,13 @@ class TrainingState:
                 f"--init_checkpoint={self.output_dir}."
             )
 
-    def _check_description(self, may_differ):
+    def _check_description(self):
         found = read_description(self.output_dir)
         if found is None:
             return
         check_kind(self.output_dir, found, self.description)
         differences = settings_lib.differences(
-            found, self.description, exempt=may_differ
+            found, self.description, exempt=self._may_differ
         )
         if differences:
             raise ValueError(

@@ -13,6 +13,7 @@ from bert_tf.input.batch_source import BatchSource
 from bert_tf.models.objectives import Objective
 from bert_tf.training import progress
 from bert_tf.training import step as step_lib
+from bert_tf.training import strategy as strategies
 
 # Where `write_results` writes, in the folder of the model.
 RESULTS_FILE = "eval_results.txt"
@@ -53,7 +54,7 @@ def make_evaluation(
         results = strategy.run(
             step_lib.eval_step, args=(model, objective, batch)
         )
-        return step_lib.on_first_replica(strategy, results)
+        return strategies.on_first_replica(strategy, results)
 
     def run():
         with errors.clear_errors(getattr(source, "paths", ())):

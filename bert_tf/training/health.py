@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import logging
 import math
 import statistics
 import threading
@@ -12,7 +13,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from absl import logging
+_logger = logging.getLogger(__name__)
+
 
 if TYPE_CHECKING:
     from bert_tf.config import BertConfig
@@ -106,7 +108,7 @@ class Health:
                     "is saved."
                 )
             self.num_skipped += 1
-            logging.warning(
+            _logger.warning(
                 "Step %d is skipped, number %d in a row of at most %d: it is "
                 "not finite: %s.",
                 number,
@@ -127,7 +129,7 @@ class Health:
             )
             if loss > limit:
                 self.num_spikes += 1
-                logging.warning(
+                _logger.warning(
                     "Step %d: the loss of %.4g is a spike; the median of the "
                     "%d steps before is %.4g.",
                     number,
@@ -170,7 +172,7 @@ def divergence(
 def warn_if_waiting(input_share: float) -> None:
     """Warns if the devices wait for the input too much of the time."""
     if input_share > _WAITING_SHARE:
-        logging.warning(
+        _logger.warning(
             "The input is too slow: the devices waited for it %.0f %% of the "
             "time. Records on a nearer disk or in more files, more CPUs or a "
             "larger batch help.",
@@ -201,7 +203,7 @@ def warn_of_stalls(
                 named, limit = start, _STALL_SECONDS
             seconds = now() - start
             if start and seconds > limit:
-                logging.warning(
+                _logger.warning(
                     "The input is stalled: no batch has come for %.0f seconds. "
                     "The devices wait for it; look at the files' disk or "
                     "store, the network and the tf.data services.",

@@ -14,6 +14,7 @@ whose object was overwritten notices and stops before its next checkpoint.
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import socket
 import threading
@@ -23,9 +24,9 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
 
-from absl import logging
-
 from bert_tf import files
+
+_logger = logging.getLogger(__name__)
 
 NAME = "lock.json"
 _BEAT_SECONDS = 20.0
@@ -151,7 +152,7 @@ def _hold_object(path, clock):
                     return
                 files.write_text(path, _describe(own))
             except Exception as error:  # The network may recover.
-                logging.warning("%s cannot be written: %s", path, error)
+                _logger.warning("%s cannot be written: %s", path, error)
 
     check()
     thread = threading.Thread(target=beat, daemon=True)
@@ -168,7 +169,7 @@ def _hold_object(path, clock):
 
 def _wait_until_dead(path, found, clock):
     """Returns when the object's writer is dead; raises if it is alive."""
-    logging.warning(
+    _logger.warning(
         "%s exists (%s); watching it for %.0f seconds to see whether its "
         "writer is alive.",
         path,
@@ -183,7 +184,7 @@ def _wait_until_dead(path, found, clock):
             return
         if now != found:
             raise HeldError(path, now)
-    logging.warning("%s: its writer is dead; taking over.", path)
+    _logger.warning("%s: its writer is dead; taking over.", path)
 
 
 def _describe(owner):

@@ -6,22 +6,26 @@ It logs, saves and stops; what happens on a device is in `training.step`.
 import contextlib
 import dataclasses
 import json
+import logging
 from collections.abc import Callable
 
 import tensorflow as tf
-from absl import logging
 
 from bert_tf import files
 from bert_tf import progress_bar
 from bert_tf.input import errors
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.models.objectives import Objective
+from bert_tf.training import compiled_steps
 from bert_tf.training import health
 from bert_tf.training import preemption
 from bert_tf.training import progress
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
+
+_logger = logging.getLogger(__name__)
 
 # Most steps in a row that are skipped to find a loss scale for float16, from
 # the initial 2**15 down to 2**-15.
@@ -31,73 +35,32 @@ SUMMARY_FILE = "summary.json"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """The settings of the training loop.
+    """How far to train, in which batches, and how.
 
     Args:
         num_train_steps: Number of the last step.
         train_batch_size: Examples a step, over all replicas.
-        save_checkpoints_steps: Steps from one checkpoint to the next; the
-            first one of a run comes within a minute.
-        iterations_per_loop: Most steps from one log line to the next; there
-            is a line at least every 30 seconds.
-        gradient_accumulation_steps: Number of parts in which a replica
-            processes its share of the batch. Memory holds the activations of
-            one part; the optimizer makes one step.
-        skip_nonfinite_steps: Most steps in a row to skip because their
-            gradient is not finite. With 0 the first such step ends the run.
-            It must be positive if the optimizer has `skip_nonfinite`, and 0
-            otherwise. If the loss is scaled, more steps may be skipped.
-        profile_steps: None, or (first, last): steps first to last - 1 are
-            profiled for TensorBoard.
+        options: The `LoopOptions`. Their `skip_nonfinite_steps` must be
+            positive if the optimizer has `skip_nonfinite`, and 0 otherwise. If
+            the loss is scaled, more steps may be skipped.
         flops_per_example: Floating-point operations of a training step per
             example, if known; see `health.flops_per_example`.
-        peak_flops: The most operations that a device can do in a second, if
-            known.
-        seed: Seed of the dropout masks.
-        jit_compile: Whether XLA compiles the step; see `step.CompiledSteps`.
-            `fit` ignores it.
-        unit: What the log calls the rows of a batch.
+
+    Raises:
+        ValueError: If a number is not positive.
     """
 
     num_train_steps: int
     train_batch_size: int = 32
-    save_checkpoints_steps: int = 1000
-    iterations_per_loop: int = 1000
-    gradient_accumulation_steps: int = 1
-    skip_nonfinite_steps: int = 0
-    profile_steps: tuple[int, int] | None = None
+    options: LoopOptions = LoopOptions()
     flops_per_example: float | None = None
-    peak_flops: float | None = None
-    seed: int = 12345
-    jit_compile: bool = False
-    unit: str = "examples"
 
     def __post_init__(self):
-        for name in (
-            "num_train_steps",
-            "train_batch_size",
-            "save_checkpoints_steps",
-            "iterations_per_loop",
-            "gradient_accumulation_steps",
-            "flops_per_example",
-            "peak_flops",
-        ):
+        for name in ("num_train_steps", "train_batch_size"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value < 1:
                 raise ValueError(
                     f"`{name}` must be positive. Received: {name}={value}."
-                )
-        if self.skip_nonfinite_steps < 0:
-            raise ValueError(
-                "`skip_nonfinite_steps` must be 0 or more. Received: "
-                f"skip_nonfinite_steps={self.skip_nonfinite_steps}."
-            )
-        if self.profile_steps is not None:
-            first, last = self.profile_steps
-            if not 0 <= first < last:
-                raise ValueError(
-                    "`profile_steps` must be a first step and a later one. "
-                    f"Received: profile_steps={self.profile_steps}."
                 )
 
 
@@ -112,7 +75,7 @@ def train(
     *,
     end: int | None = None,
     history: list[dict[str, float]] | None = None,
-    compiled: step_lib.CompiledSteps | None = None,
+    compiled: compiled_steps.CompiledSteps | None = None,
 ) -> list[dict[str, float]]:
     """Trains from the state's step to `config.num_train_steps`.
 
@@ -137,8 +100,8 @@ def train(
         end: The step to stop at; None for the last.
         history: A list to append the reports to, so that they are not lost if
             training stops with an error; None for a new list.
-        compiled: The `step.CompiledSteps` of the state, the objective and the
-            config. They avoid tracing the step again. None to make them here.
+        compiled: What `make_steps` returned for the state, the objective and
+            the options. It avoids tracing the step again. None to make it here.
 
     Returns:
         The reports that were logged: a list of {name: float}, with `step` in
@@ -167,19 +130,17 @@ def train(
     # First of all: workers at different steps would take different branches.
     state.check_workers(strategy)
     if state.step >= end:
-        logging.info("Step %d of %d: nothing left to train.", state.step, end)
-        # The run may have been killed during its last save or before `on_save`.
-        if strategies.is_chief(strategy):
-            state.prune()
-            if on_save is not None:
-                with state.hold():
-                    on_save()
+        _logger.info("Step %d of %d: nothing left to train.", state.step, end)
+        # The run may have been killed before `on_save`.
+        if strategies.is_chief(strategy) and on_save is not None:
+            with state.hold():
+                on_save()
         return history
     is_chief = strategies.is_chief(strategy)
     check_batch_size(config, strategy)
-    num_skipped = _most_skipped(config, state.optimizer)
+    num_skipped = _most_skipped(config.options, state.optimizer)
     if compiled is None:
-        compiled = make_steps(state, objective, config)
+        compiled = make_steps(state, objective, config.options, strategy)
     watch = health.Health(num_skipped)
     # Unreadable input is reported before anything is written.
     paths = getattr(source, "paths", ())
@@ -204,7 +165,7 @@ def train(
         while state.step < end:
             steps = run.make_steps(compiled, iterator)
             if steps:
-                run.report(steps, history)
+                run.report(steps, history, source.unit)
             run.save_if_due(on_save, before_save)
             run.stop_if_due()
     return history
@@ -244,12 +205,12 @@ class _Run:
         steps: list[step_lib.StepResults] = []
         if state.step == self._next_boundary:
             self._next_boundary += _steps_to_boundary(
-                state.step, config, self._end
+                state.step, config.options, self._end
             )
         # A profile must cover all its steps.
-        may_break = not _is_profiled(state.step, config)
+        may_break = not _is_profiled(state.step, config.options)
         self._is_by_clock = False
-        with _profiler(state, config, self._is_chief):
+        with _profiler(state, config.options, self._is_chief):
             while state.step < self._next_boundary:
                 # 0 steps mean that a line is due by the first host's clock.
                 count = self._timer.steps_of_next_call(
@@ -283,7 +244,7 @@ class _Run:
                     self._bar.update(state.step, f"loss {loss:.4g}")
         return steps
 
-    def report(self, steps, history):
+    def report(self, steps, history, unit):
         """Reports on the steps, and adds the report to the history."""
         config = self._config
         report = _report(
@@ -291,10 +252,8 @@ class _Run:
         )
         history.append(report)
         if not (self._is_by_clock and self._bar.is_shown):
-            text = progress.log_line(
-                report, config.num_train_steps, config.unit
-            )
-            logging.info("%s", text)
+            text = progress.log_line(report, config.num_train_steps, unit)
+            _logger.info("%s", text)
         if not self._is_by_clock:
             health.warn_if_waiting(report["input_share"])
         progress.write_summaries(report)
@@ -307,7 +266,7 @@ class _Run:
         state = self._state
         is_due = (
             state.step >= self._end
-            or state.step % self._config.save_checkpoints_steps == 0
+            or state.step % self._config.options.save_checkpoints_steps == 0
         )
         is_first = False
         if self._is_new and self._saved_step is None:
@@ -320,7 +279,7 @@ class _Run:
             before_save()
         if self._is_chief:
             path = state.save()
-            logging.info("Saved %s.", path)
+            _logger.info("Saved %s.", path)
             self._flush()
             if on_save is not None:
                 on_save()
@@ -343,16 +302,19 @@ class _Run:
 
 
 def make_steps(
-    state: TrainingState, objective: Objective, config: TrainingConfig
-) -> step_lib.CompiledSteps:
+    state: TrainingState,
+    objective: Objective,
+    options: LoopOptions,
+    strategy: tf.distribute.Strategy,
+) -> compiled_steps.CompiledSteps:
     """Returns the steps that `train` makes with these arguments."""
-    return step_lib.CompiledSteps(
+    return compiled_steps.CompiledSteps(
         state.model,
         objective,
         state.optimizer,
-        config.gradient_accumulation_steps,
-        config.seed,
-        config.jit_compile,
+        options.gradient_accumulation_steps,
+        options.random_seed,
+        strategies.compiles_step(options.jit_compile, strategy),
     )
 
 
@@ -360,25 +322,24 @@ def check_batch_size(
     config: TrainingConfig, strategy: tf.distribute.Strategy
 ) -> None:
     """Raises `ValueError` if a batch cannot be split into equal parts."""
-    num_parts = (
-        strategy.num_replicas_in_sync * config.gradient_accumulation_steps
-    )
-    if config.train_batch_size % num_parts:
+    num_replicas = strategy.num_replicas_in_sync
+    parts = config.options.gradient_accumulation_steps
+    if config.train_batch_size % (num_replicas * parts):
         raise ValueError(
-            f"`train_batch_size` must be a multiple of {num_parts}: "
-            f"{strategy.num_replicas_in_sync} replicas times "
-            f"gradient_accumulation_steps={config.gradient_accumulation_steps}."
-            f" Received: train_batch_size={config.train_batch_size}."
+            f"`train_batch_size` must be a multiple of {num_replicas * parts}: "
+            f"{num_replicas} replicas times "
+            f"gradient_accumulation_steps={parts}. "
+            f"Received: train_batch_size={config.train_batch_size}."
         )
 
 
-def _most_skipped(config, optimizer):
+def _most_skipped(options, optimizer):
     """Returns the most steps in a row to skip.
 
     Raises:
-        ValueError: If only one of config and optimizer skips steps.
+        ValueError: If only one of options and optimizer skips steps.
     """
-    num_skipped = config.skip_nonfinite_steps
+    num_skipped = options.skip_nonfinite_steps
     inner_optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     if inner_optimizer is not optimizer:  # The loss is scaled.
         num_skipped = max(num_skipped, _LOSS_SCALE_STEPS)
@@ -386,32 +347,32 @@ def _most_skipped(config, optimizer):
         raise ValueError(
             "`skip_nonfinite_steps` must be positive if the optimizer skips "
             "steps, and 0 otherwise. Received: skip_nonfinite_steps="
-            f"{config.skip_nonfinite_steps}, and an optimizer with "
+            f"{options.skip_nonfinite_steps}, and an optimizer with "
             f"skip_nonfinite={inner_optimizer.skip_nonfinite}."
         )
     return num_skipped
 
 
-def _steps_to_boundary(step, config, end):
+def _steps_to_boundary(step, options, end):
     """Returns the number of steps to the next report or checkpoint."""
-    every = config.save_checkpoints_steps
+    every = options.save_checkpoints_steps
     return min(
-        config.iterations_per_loop,
+        options.iterations_per_loop,
         every - step % every,
         end - step,
-        *(bound - step for bound in config.profile_steps or () if bound > step),
+        *(bound - step for bound in options.profiled_steps if bound > step),
     )
 
 
-def _is_profiled(step, config):
-    first, last = config.profile_steps or (0, 0)
-    return first <= step < last
+def _is_profiled(step, options):
+    first, end = options.profiled_steps
+    return first <= step < end
 
 
-def _profiler(state, config, is_chief):
+def _profiler(state, options, is_chief):
     """Returns the context of the next steps, with a profile if one is due."""
-    if is_chief and _is_profiled(state.step, config):
-        logging.info("Profiling from step %d on.", state.step)
+    if is_chief and _is_profiled(state.step, options):
+        _logger.info("Profiling from step %d on.", state.step)
         return tf.profiler.experimental.Profile(state.folder)
     return contextlib.nullcontext()
 
@@ -435,9 +396,10 @@ def _report(state, steps, timer, config, strategy):
     if config.flops_per_example is not None:
         flops = examples * config.flops_per_example
         report["model_tflops_per_second"] = flops / 1e12
-        if config.peak_flops is not None:
+        if config.options.peak_tflops is not None:
+            peak = config.options.peak_tflops * 1e12
             report["model_flops_utilization"] = flops / (
-                config.peak_flops * strategy.num_replicas_in_sync
+                peak * strategy.num_replicas_in_sync
             )
     return report
 

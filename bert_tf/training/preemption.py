@@ -1,6 +1,7 @@
 """SIGTERM and Ctrl-C: a run saves its state, ends, and can be resumed."""
 
 import contextlib
+import logging
 import os
 import signal
 import threading
@@ -8,7 +9,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from absl import logging
+_logger = logging.getLogger(__name__)
+
 
 # A program that was told to stop and has saved its state exits with this
 # code: EX_TEMPFAIL of sysexits.h, "try again". Rerun the program to resume.
@@ -103,7 +105,7 @@ def _ctrl_c_answered(stop):
                 continue
             count += 1
             if count == 1:
-                logging.warning(
+                _logger.warning(
                     "Stopping: a checkpoint is saved first. Press Ctrl-C "
                     "again to stop at once."
                 )

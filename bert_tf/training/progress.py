@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import logging
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -9,7 +10,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 import tensorflow as tf
-from absl import logging
 
 # Public only in `tf.compat.v1`, which takes a second to load.
 from tensorflow.core.framework import summary_pb2
@@ -17,6 +17,8 @@ from tensorflow.core.framework import summary_pb2
 from bert_tf import files
 from bert_tf import progress_bar
 from bert_tf.training.step import StepResults
+
+_logger = logging.getLogger(__name__)
 
 # A call into TensorFlow cannot be interrupted, so it should take this long.
 _SECONDS_PER_CALL = 5.0
@@ -112,7 +114,7 @@ def write_summaries(report: Mapping[str, float]) -> None:
 def log_curves(folder: str) -> None:
     """Logs the command that shows the summaries in a folder."""
     is_there = importlib.util.find_spec("tensorboard") is not None
-    logging.info(
+    _logger.info(
         "Curves: tensorboard --logdir=%s%s",
         folder,
         "" if is_there else " (pip install 'bert_tf[tensorboard]')",

@@ -19,8 +19,8 @@ _FILE = "settings.json"
 EVALUATION = "evaluation"
 
 ATTENTION_MASKS = "attention_masks"
-# Settings of releases that did not store them.
-_UNTOLD = {ATTENTION_MASKS: "one for all queries"}
+# Those of releases that did not store them, and of short rows.
+MASKS_OF_ALL_QUERIES = "one for all queries"
 
 # What follows if one of these settings differs.
 _CONSEQUENCES = (
@@ -29,7 +29,6 @@ _CONSEQUENCES = (
             "learning_rate",
             "learning_rate_decay",
             "learning_rate_drop",
-            "learning_rate_power",
             "num_train_steps",
             "num_warmup_steps",
         },
@@ -114,7 +113,9 @@ class RunSettings:
         Another setting that only one side has comes from another release and
         is left out. So is a list that has only become longer.
         """
-        old = _UNTOLD | self._entries[-1]["settings"] if self._entries else {}
+        old = (
+            _with_masks(self._entries[-1]["settings"]) if self._entries else {}
+        )
         return {
             name: (old[name], value)
             for name, value in self.values.items()
@@ -151,6 +152,14 @@ class RunSettings:
         text = json.dumps(self._entries, indent=2) + "\n"
         files.write_text(self._path, text)
         self._is_written = True
+
+
+def _with_masks(settings):
+    """Returns settings with the masks of releases that did not store them."""
+    masks: Any = MASKS_OF_ALL_QUERIES
+    if isinstance(settings.get("train_batch_size"), list):
+        masks = [masks] * len(settings["train_batch_size"])
+    return {ATTENTION_MASKS: masks} | settings
 
 
 def _extends(value, old):

@@ -1,22 +1,19 @@
 """Where a training step runs: one device, several, several hosts, a TPU."""
 
 import json
+import logging
 import os
-import platform
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
-# Only this module tells whether operations are deterministic; no public name
-# does.
-from tensorflow.python.framework import config
+from bert_tf.training.options import JIT_COMPILE
+from bert_tf.training.options import MIXED_PRECISION
+from bert_tf.training.options import STRATEGIES
 
-from bert_tf import cores
-from bert_tf.training.names import JIT_COMPILE
-from bert_tf.training.names import MIXED_PRECISION
-from bert_tf.training.names import STRATEGIES
+_logger = logging.getLogger(__name__)
 
 
 def make_strategy(
@@ -75,34 +72,6 @@ def make_strategy(
     if name == "multi_worker":
         return _multi_worker()
     return _tpu(tpu_name or "local", tpu_zone, gcp_project, num_tpu_cores)
-
-
-def set_arithmetic(*, tf32: bool, deterministic: bool) -> None:
-    """Sets how operations are computed; call it before anything runs.
-
-    Args:
-        tf32: Whether GPUs that support it (NVIDIA's Ampere and later) multiply
-            float32 matrices in TF32, with 10 bits of mantissa.
-        deterministic: Whether operations give the same bits each time; see
-            `tf.config.experimental.enable_op_determinism`. It stays so for the
-            whole process.
-    """
-    tf.config.experimental.enable_tensor_float_32_execution(tf32)
-    if deterministic:
-        tf.config.experimental.enable_op_determinism()
-
-
-def arithmetic(strategy: tf.distribute.Strategy) -> dict[str, bool]:
-    """Returns {name: bool} of settings that change the bits of a step on GPUs.
-
-    Empty on other devices.
-    """
-    if _devices(strategy)[0] != "GPU":
-        return {}
-    return {
-        "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
-        "deterministic": config.is_op_determinism_enabled(),
-    }
 
 
 def dtype_policy(mixed_precision: str, strategy: tf.distribute.Strategy) -> str:
@@ -191,65 +160,6 @@ def num_hosts(strategy: tf.distribute.Strategy) -> int:
         jobs = strategy.cluster_resolver.cluster_spec().as_dict()
         return len(jobs.get("chief", ())) + len(jobs["worker"])
     return 1
-
-
-def log_devices(strategy: tf.distribute.Strategy) -> None:
-    """Logs which devices the steps run on, and warns about unused GPUs."""
-    gpus = tf.config.get_visible_devices("GPU")
-    kind, num_devices = _devices(strategy)
-    details = [f"{cores.num_cores()} cores, {platform.machine()}"]
-    if kind == "GPU":
-        names = (
-            tf.config.experimental.get_device_details(gpu).get("device_name")
-            for gpu in gpus
-        )
-        details = sorted({name for name in names if name})
-    elif kind == "TPU":
-        details = []
-    logging.info(
-        "%s device%s: %s%s.",
-        num_devices,
-        "s" if num_devices > 1 else "",
-        kind,
-        f" ({', '.join(details)})" if details else "",
-    )
-    if kind == "GPU":
-        logging.info(
-            "Float32 matrices are multiplied in %s.",
-            "TF32, if the GPU has it; --notf32 turns it off"
-            if arithmetic(strategy)["tf32"]
-            else "float32",
-        )
-    num_unused = len(gpus) - (num_devices if kind == "GPU" else 0)
-    if num_unused > 0:
-        logging.warning(
-            "%d of %d GPUs are not used. --strategy=mirrored, "
-            "tf.distribute.MirroredStrategy() in Python, takes them all.",
-            num_unused,
-            len(gpus),
-        )
-    elif kind == "CPU" and _has_nvidia_driver():
-        logging.warning(
-            "NVIDIA's GPU driver is installed, but TensorFlow finds no GPU: "
-            "pip install 'tensorflow[and-cuda]' installs what it needs."
-        )
-
-
-def _devices(strategy):
-    """Returns the kind of device, CPU, GPU or TPU, and the number of them."""
-    try:
-        devices = strategy.extended.worker_devices
-    except RuntimeError:
-        # TensorFlow's default strategy does not name its device.
-        has_gpu = tf.config.get_visible_devices("GPU")
-        return "GPU" if has_gpu else "CPU", 1
-    return tf.DeviceSpec.from_string(devices[0]).device_type, len(devices)
-
-
-def _has_nvidia_driver():
-    # If the variable is empty or -1, the GPUs are hidden on purpose.
-    is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    return not is_hidden and os.path.exists("/proc/driver/nvidia/version")
 
 
 def make_gather(
@@ -346,32 +256,20 @@ def _mirrored(num_cpu_devices):
 
 
 def _multi_worker():
+    given = os.environ.get("TF_CONFIG", "{}")
     try:
-        cluster = json.loads(os.environ.get("TF_CONFIG", "{}"))
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"The environment variable TF_CONFIG is not JSON: {error}"
-        ) from error
-    try:
-        has_workers = bool(cluster.get("cluster", {}).get("worker"))
-    except AttributeError:
-        has_workers = False
-    if not has_workers:
+        # Without workers TensorFlow would train alone.
+        if not json.loads(given)["cluster"]["worker"]:
+            raise ValueError("there are no workers.")
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             "The strategy `multi_worker` needs the environment variable "
             "TF_CONFIG, with the addresses of the workers in cluster.worker "
-            "and this process's place in task."
-        )
-    try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            "The environment variable TF_CONFIG must have the addresses of the "
-            "workers in cluster.worker and this process's place in task, e.g. "
+            "and this process's place in task, e.g. "
             '{"cluster": {"worker": ["10.0.0.1:12345", "10.0.0.2:12345"]}, '
-            '"task": {"type": "worker", "index": 0}}. '
-            f"Received: {os.environ['TF_CONFIG']}. "
-            f"The reason given: {error}"
+            f'"task": {{"type": "worker", "index": 0}}}}. Received: {given}. '
+            f"The reason given: {type(error).__name__}: {error}"
         ) from error
 
 
@@ -398,3 +296,10 @@ def _tpu(tpu_name, tpu_zone, gcp_project, num_tpu_cores):
             f"{tpu_name!r} has. Received: num_tpu_cores={num_tpu_cores}."
         )
     return strategy
+
+
+def on_first_replica(strategy: tf.distribute.Strategy, results: Any) -> Any:
+    """Returns a nest of values as the first replica of this host has it."""
+    return tf.nest.map_structure(
+        lambda value: strategy.experimental_local_results(value)[0], results
+    )

@@ -10,7 +10,7 @@ from typing import Any
 from bert_tf import described
 from bert_tf import sizes
 from bert_tf.runs import options
-from bert_tf.training import names
+from bert_tf.training.options import JIT_COMPILE
 
 # The settings that compare epochs by their scores.
 COMPARING_EPOCHS = ("keep_best", "early_stopping_epochs")
@@ -123,7 +123,7 @@ class FineTuningConfig:
         "quarters of --max_seq_length. auto: compile parts of it on a CPU if "
         "all batches have one length, as records have, and nothing on a GPU, "
         "where the gain has not been measured. A TPU compiles every step.",
-        choices=names.JIT_COMPILE,
+        choices=JIT_COMPILE,
     )
     learning_rate: float = _flag(
         5e-5,

@@ -115,8 +115,6 @@ def fit(
     if end is None:
         end = config.num_train_steps
     if state.step >= end:
-        # The run may have been killed during its last save.
-        state.prune()
         return history
     model = state.model
     batches = source.training_batches(
@@ -130,7 +128,9 @@ def fit(
                 metrics=task.fit_metrics,
             )
     if set_seeds is None:
-        set_seeds = randomness.compile_set_seeds(model, config.seed, strategy)
+        set_seeds = randomness.compile_set_seeds(
+            model, config.options.random_seed, strategy
+        )
     with (
         state.hold(),
         progress.summary_writer(state.folder) as flush,
@@ -154,6 +154,7 @@ def fit(
             callbacks=[
                 _KeepState(
                     state,
+                    source.unit,
                     config,
                     end,
                     set_seeds,
@@ -183,10 +184,20 @@ class _KeepState(keras.callbacks.Callback):
     """Does in `fit` what `training.loop.train` does around its steps."""
 
     def __init__(
-        self, state, config, end, set_seeds, save, history, told_to_stop, bar
+        self,
+        state,
+        unit,
+        config,
+        end,
+        set_seeds,
+        save,
+        history,
+        told_to_stop,
+        bar,
     ):
         super().__init__()
         self._state = state
+        self._unit = unit
         self._config = config
         self._end = end
         self._set_seeds = set_seeds
@@ -217,10 +228,10 @@ class _KeepState(keras.callbacks.Callback):
         saves = (
             is_last
             or stops
-            or state.step % config.save_checkpoints_steps == 0
+            or state.step % config.options.save_checkpoints_steps == 0
             or (self._is_unsaved and self._first_save.is_over)
         )
-        is_due = saves or state.step % config.iterations_per_loop == 0
+        is_due = saves or state.step % config.options.iterations_per_loop == 0
         if is_due or (self._timer.knows and self._line.is_over):
             self._report(logs, is_due)
         elif self._bar.is_due:
@@ -284,7 +295,7 @@ class _KeepState(keras.callbacks.Callback):
                 config.num_train_steps,
                 "  ".join(values),
                 speeds["examples_per_second"],
-                config.unit,
+                self._unit,
                 progress.duration(left),
             )
         self._line.restart()

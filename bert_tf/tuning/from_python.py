@@ -2,13 +2,14 @@
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 from absl import flags
-from absl import logging
+from absl import logging as absl_logging
 
 from bert_tf import files
 from bert_tf import quiet
@@ -63,8 +64,8 @@ def run(
     It writes into the output folder what a program writes there: the model with
     its task.json, the state of the training, eval_results.txt, report.md and
     the predictions. If a training was stopped, the same call resumes it. It
-    logs its progress as the programs do: absl's verbosity is INFO while it
-    runs, unless it was set (`absl.logging.set_verbosity`).
+    logs its progress as the programs do, from INFO on, unless absl's verbosity
+    was set (`absl.logging.set_verbosity`) or a level of the logger "bert_tf".
 
     Data are a table: a pandas DataFrame, a dictionary of lists, a
     `tf.data.Dataset` of dictionaries (one per example), or the path of a .jsonl
@@ -283,20 +284,26 @@ def _with_metrics(task, metrics):
 
 @contextlib.contextmanager
 def _progress_logged():
-    """Raises absl's verbosity to INFO in the block, unless it was set.
+    """Shows our lines from INFO on in the block, or from absl's verbosity on.
 
-    Only our own lines are shown: TensorFlow logs one for each checkpoint.
+    The verbosity holds if it was set; a level of the logger "bert_tf" holds
+    for its lines. Those of other libraries are shown as before: TensorFlow
+    logs one for each checkpoint.
     """
-    flag = flags.FLAGS["verbosity"]
-    if not flag.using_default_value:
+    with contextlib.ExitStack() as stack:
+        flag = flags.FLAGS["verbosity"]
+        if flag.using_default_value:
+            absl_logging.set_verbosity(absl_logging.INFO)
+            stack.callback(flag.unparse)
+            stack.enter_context(quiet.others_hidden())
+        ours = logging.getLogger("bert_tf")
+        if ours.level == logging.NOTSET:
+            shown = absl_logging.get_absl_logger().getEffectiveLevel()
+            ours.setLevel(shown)
+            stack.callback(ours.setLevel, logging.NOTSET)
+        # As absl does: without it nobody writes what is below a warning.
+        logging.basicConfig()
         yield
-        return
-    logging.set_verbosity(logging.INFO)
-    try:
-        with quiet.others_hidden():
-            yield
-    finally:
-        flag.unparse()
 
 
 def _as_tuned(task, folder):

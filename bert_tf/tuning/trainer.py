@@ -16,6 +16,7 @@ from bert_tf.tasks.task import Task
 from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.tuning import fit as fit_lib
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.record import EpochRecord
@@ -76,14 +77,15 @@ def make_trainer(
     loop_config = loop.TrainingConfig(
         num_train_steps=num_train_steps,
         train_batch_size=config.train_batch_size,
-        save_checkpoints_steps=config.save_checkpoints_steps,
-        iterations_per_loop=config.iterations_per_loop,
-        seed=config.random_seed,
-        gradient_accumulation_steps=config.gradient_accumulation_steps,
-        jit_compile=jit_compile,
-        unit=source.unit,
+        options=LoopOptions(
+            save_checkpoints_steps=config.save_checkpoints_steps,
+            iterations_per_loop=config.iterations_per_loop,
+            random_seed=config.random_seed,
+            gradient_accumulation_steps=config.gradient_accumulation_steps,
+            jit_compile=jit_compile,
+        ),
     )
-    if objective is None and _can_fit(loop_config, strategy):
+    if objective is None and _can_fit(config, strategy, jit_compile):
         return functools.partial(
             fit_lib.fit,
             state,
@@ -94,7 +96,7 @@ def make_trainer(
             record.write,
             history=record.training,
             set_seeds=randomness.compile_set_seeds(
-                state.model, loop_config.seed, strategy
+                state.model, config.random_seed, strategy
             ),
         )
     objective = objective or task.objective()
@@ -107,15 +109,17 @@ def make_trainer(
         strategy,
         record.write,
         history=record.training,
-        compiled=loop.make_steps(state, objective, loop_config),
+        compiled=loop.make_steps(
+            state, objective, loop_config.options, strategy
+        ),
     )
 
 
-def _can_fit(config, strategy):
+def _can_fit(config, strategy, jit_compile):
     """Returns whether `fit` can make the steps of a task's own objective."""
     return (
         strategy.cluster_resolver is None
         and config.gradient_accumulation_steps == 1
         # `fit` cannot compile for mirrored devices, and does not say so.
-        and not config.jit_compile
+        and not jit_compile
     )

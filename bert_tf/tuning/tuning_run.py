@@ -30,8 +30,10 @@ from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import is_dev
 from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
+from bert_tf.training import devices
 from bert_tf.training import progress
 from bert_tf.training import strategy as strategies
+from bert_tf.training.settings import ATTENTION_MASKS
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fit_lib
 from bert_tf.tuning import identity
@@ -107,7 +109,7 @@ class Run:
             # The task's temperature belongs to a teacher or to old weights.
             task = task.with_temperature(1.0)
         keras.utils.set_random_seed(config.random_seed)
-        strategies.log_devices(strategy)
+        devices.log(strategy)
         self._jit_compile = strategies.compiles_step(
             config.jit_compile, strategy
         )
@@ -465,7 +467,7 @@ class Run:
                 **self.config.training_settings(),
                 **self._shown_settings(),
                 "mixed_precision": self.model.dtype_policy.name,
-                **strategies.arithmetic(self.strategy),
+                **devices.arithmetic(self.strategy),
                 "versions": model_card.versions(),
             },
         )
@@ -488,7 +490,7 @@ class Run:
                 description,
                 settings={
                     "mixed_precision": self.model.dtype_policy.name,
-                    **attention_masks(
+                    ATTENTION_MASKS: attention_masks(
                         config.max_seq_length,
                         self.model.config.attention_probs_dropout_prob,
                     ),

@@ -12,7 +12,7 @@ from bert_tf.checkpoints import sentence_files
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.training import names
+from bert_tf.training import options
 from support import sentence_models
 from support import serving_models
 from support import tokenizer_families
@@ -42,12 +42,12 @@ def values_of(vectors):
 def test_folders_of_modules_are_known_by_their_names(folder):
     found = [path.name for path in folder.iterdir() if path.is_dir()]
     assert "1_Pooling" in found
-    assert all(map(names.MODULE_FOLDER.fullmatch, found))
+    assert all(map(options.MODULE_FOLDER.fullmatch, found))
     for module in sentence_files.MODULES:
         folder_name = sentence_files.module_folder(1, module)
-        assert names.MODULE_FOLDER.fullmatch(folder_name)
+        assert options.MODULE_FOLDER.fullmatch(folder_name)
     for name in ("", "train", "1_Other", "2_Dense.old"):
-        assert not names.MODULE_FOLDER.fullmatch(name)
+        assert not options.MODULE_FOLDER.fullmatch(name)
 
 
 def test_what_is_written_is_read(folder):

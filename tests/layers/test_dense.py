@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.layers.dense import Dense
+from bert_tf.layers.basic import Dense
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.basic import Dropout
 
 
 # An odd number of elements: the last word serves one.

@@ -11,23 +11,23 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import layers
+from bert_tf.config import ATTENTION_TILE as TILE
 from bert_tf.config import BertConfig
-from bert_tf.layers.activations import apply_activation
-from bert_tf.layers.attend import TILE
-from bert_tf.layers.attention_mask import gather_queries
-from bert_tf.layers.attention_mask import make_attention_mask
-from bert_tf.layers.dense import Dense
-from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.attention import SelfAttention
+from bert_tf.layers.attention import gather_queries
+from bert_tf.layers.attention import make_attention_mask
+from bert_tf.layers.basic import Dense
+from bert_tf.layers.basic import Dropout
+from bert_tf.layers.basic import apply_activation
+from bert_tf.layers.basic import gather_positions
+from bert_tf.layers.discriminator_head import DiscriminatorHead
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
-from bert_tf.layers.gathering import gather_positions
 from bert_tf.layers.heads import ClassificationHead
-from bert_tf.layers.heads import DiscriminatorHead
 from bert_tf.layers.heads import HiddenLayer
 from bert_tf.layers.heads import MaskedLMHead
 from bert_tf.layers.heads import Pooler
-from bert_tf.layers.heads import SpanBoundaryHead
-from bert_tf.layers.self_attention import SelfAttention
+from bert_tf.layers.span_boundary_head import SpanBoundaryHead
 from bert_tf.models.encoder import BertEncoder
 from references import model as reference
 from support.layer_checks import check_layer

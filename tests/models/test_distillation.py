@@ -78,9 +78,7 @@ def test_losses_of_encoders_are_numpys(encoders, relation_heads):
     student, teacher = encoders
     names = lesson_lib.OF_ENCODERS
     weights = {name: 1.0 + number for number, name in enumerate(names)}
-    lesson = make_lesson(
-        weights, layer_map=(2, 1), relation_heads=relation_heads
-    )
+    lesson = make_lesson(weights, relation_heads=relation_heads)
     model = distiller.Distiller(student, teacher, lesson)
     bias = model.projection.bias
     bias.assign(np.linspace(-1, 1, bias.shape[0]))
@@ -97,7 +95,7 @@ def test_losses_of_encoders_are_numpys(encoders, relation_heads):
         )
         own_fitted = fitted(model, own)
         each["cosine"] += map(oracle.cosine, own_fitted[-1], taught[-1])
-        layers = list(zip(own_fitted, (taught[0], taught[3], taught[2])))
+        layers = list(zip(own_fitted, (taught[0], taught[2], taught[4])))
         for token in range(length):
             each["hidden"].append(
                 sum(np.mean((a[token] - b[token]) ** 2) for a, b in layers)
@@ -109,7 +107,7 @@ def test_losses_of_encoders_are_numpys(encoders, relation_heads):
             ]
             for m, s, chosen in (
                 (student, own, (0, 1)),
-                (teacher, taught, (2, 1)),
+                (teacher, taught, (1, 3)),
             )
         ]
         each["attention"] += list(
@@ -119,19 +117,15 @@ def test_losses_of_encoders_are_numpys(encoders, relation_heads):
             oracle.vectors_of(m, s, m.config.num_hidden_layers - 1)
             for m, s in ((student, own), (teacher, taught))
         )
-        for name, pairs in (
-            ("relations", ((0, 1), (2, 2))),
-            ("self_relations", ((0, 0), (1, 1), (2, 2))),
-        ):
-            values = [
-                oracle.relation(
-                    (own[one], own[other]),
-                    (taught[one], taught[other]),
-                    relation_heads or 3,
-                )
-                for one, other in pairs
-            ]
-            each[name] += list(np.sum(values, axis=0))
+        values = [
+            oracle.relation(
+                (own[one], own[other]),
+                (taught[one], taught[other]),
+                relation_heads or 3,
+            )
+            for one, other in ((0, 1), (2, 2))
+        ]
+        each["relations"] += list(np.sum(values, axis=0))
     wanted = {f"{name}_loss": np.mean(each[name]) for name in names}
     assert found == pytest.approx(wanted, rel=2e-5)
     total = sum(weights[name] * np.mean(each[name]) for name in names)
@@ -342,23 +336,15 @@ def test_chosen_layers_are_copied_exactly_and_are_not_shared():
 @pytest.mark.parametrize(
     "losses, options, message",
     [
-        ("hidden", {"layer_map": (1, 4)}, "0 to 3. Received: layer_map=1,4."),
-        ("hidden", {"layer_map": (1,)}, "each of the student's 2"),
-        (
-            "attention",
-            {"layer_map": (0, 1), "student_layers": 5},
-            "each of the student's 5. Received: layer_map=0,1.",
-        ),
         (
             "hidden",
             {"student_layers": 5},
-            "The student has more layers than its teacher: `layer_map` must "
-            "have a layer of the teacher for each. Received: "
-            "num_hidden_layers=5 in the student, 4 in the teacher, and no "
-            "layer_map.",
+            "The student must have no more layers than its teacher for the "
+            "losses hidden and attention. Received: num_hidden_layers=5 in the "
+            "student, 4 in the teacher.",
         ),
         ("relations", {"relation_heads": 4}, "must divide the student's"),
-        ("cosine", {"layer_map": (1, 2)}, "with one of the losses hidden, att"),
+        ("cosine", {"relation_heads": 2}, "given with the loss relations. Rec"),
         ("cosine", {"temperature": 0.0}, "`temperature` must be positive"),
         ("nothing", {}, "Received: 'nothing' in losses='nothing'"),
         ("hidden:1,hidden:2", {}, "different names from soft_targets, masked"),
@@ -379,7 +365,9 @@ def test_attention_needs_as_many_heads_and_is_from_the_last_of_equal_parts():
     lesson = Lesson(losses={"attention": 1.0})
     with pytest.raises(ValueError, match="the teacher's number of heads"):
         lesson.for_models(other, TEACHER)
-    assert lesson.for_models(STUDENT, TEACHER).layer_map == (1, 3)
+    lesson.for_models(STUDENT, TEACHER)
+    assert lesson_lib.taught_layers(2, 4) == [1, 3]
+    assert lesson_lib.taught_layers(3, 4) == [0, 1, 3]
     decoder = dataclasses.replace(STUDENT, is_decoder=True)
     with pytest.raises(ValueError, match="left to right, or neither"):
         lesson.for_models(decoder, TEACHER)
@@ -387,9 +375,7 @@ def test_attention_needs_as_many_heads_and_is_from_the_last_of_equal_parts():
 
 def test_sequences_in_one_row_have_the_losses_of_their_own_rows(encoders):
     student, teacher = encoders
-    lesson = make_lesson(
-        {"hidden": 1.0, "attention": 1.0, "relations": 1.0}, layer_map=(0, 1)
-    )
+    lesson = make_lesson({"hidden": 1.0, "attention": 1.0, "relations": 1.0})
     model = distiller.Distiller(student, teacher, lesson)
     objective = distillation.encoder_objective(lesson)
     batch = make_batch()

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.layers.sampling import sample_classes
-from bert_tf.models import objectives
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
 from bert_tf.models.replaced_tokens import replace_tokens
+from bert_tf.models.replaced_tokens import replaced_tokens
 from bert_tf.text import dynamic_masking
 from references import training as reference
 from support.family_models import of_family
@@ -111,7 +111,7 @@ def test_only_masked_places_are_replaced_and_only_others_are_labelled():
 def trained():
     """A model, a batch, what it computes, and gradients of either loss."""
     model, batch = make_model(), make_batch()
-    objective = objectives.replaced_tokens(50.0)
+    objective = replaced_tokens(50.0)
     with tf.GradientTape(persistent=True) as tape:
         outputs = model(batch, training=True)
         totals = objective.losses(outputs, batch)

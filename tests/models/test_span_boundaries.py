@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.layers.heads import SpanBoundaryHead
+from bert_tf.layers.span_boundary_head import SpanBoundaryHead
 from bert_tf.models import objectives
 from bert_tf.models.span_boundaries import SPAN_BOUNDARIES
 from bert_tf.models.span_boundaries import SpanBoundaryPretrainer

@@ -14,6 +14,7 @@ from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 
@@ -102,8 +103,9 @@ def train(folder, strategy, parts):
         loop.TrainingConfig(
             num_train_steps=NUM_STEPS,
             train_batch_size=12,
-            iterations_per_loop=1,
-            gradient_accumulation_steps=parts,
+            options=LoopOptions(
+                iterations_per_loop=1, gradient_accumulation_steps=parts
+            ),
         ),
         strategy,
     )

@@ -10,8 +10,8 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.optimizers import bert
 from bert_tf.optimizers import clipping
+from bert_tf.optimizers import layerwise
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
@@ -260,7 +260,7 @@ def test_encoders_of_other_depths_have_each_their_own_rates():
         "layer_8/kernel": 1,
         "head/layer_8/bias": 1,
     }
-    assert bert._rate_factors(shares, 0.5) == list(shares.values())
+    assert layerwise.rate_factors(shares, 0.5) == list(shares.values())
 
 
 @pytest.mark.parametrize("option", ["epsilon", "weight_decay"])

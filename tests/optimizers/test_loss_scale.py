@@ -12,6 +12,7 @@ from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 
 OBJECTIVE = Objective(
@@ -62,7 +63,7 @@ def train(folder, x, strategy, **options):
         loop.TrainingConfig(
             num_train_steps=len(x) // 2,
             train_batch_size=2,
-            iterations_per_loop=1,
+            options=LoopOptions(iterations_per_loop=1),
         ),
         strategy,
     )

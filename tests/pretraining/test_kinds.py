@@ -17,6 +17,7 @@ from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.training import evaluation
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 
@@ -104,8 +105,7 @@ def test_a_resumed_run_on_records_of_a_kind_equals_an_unbroken_one(
     config = loop.TrainingConfig(
         num_train_steps=3,
         train_batch_size=batch_size,
-        save_checkpoints_steps=2,
-        iterations_per_loop=1,
+        options=LoopOptions(save_checkpoints_steps=2, iterations_per_loop=1),
     )
 
     state = make_state(tmp_path / "unbroken")

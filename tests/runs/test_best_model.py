@@ -30,7 +30,9 @@ def test_the_best_of_another_evaluation_is_not_compared_with(
             assert folder == str(results.parent)
             evaluation.write_results(str(results), {"loss": loss})
 
-        is_kept = BestModel(str(tmp_path), settings).keep(loss, write)
+        best = BestModel(str(tmp_path), settings)
+        best.restore()
+        is_kept = best.keep(loss, write)
         settings.write()
         kept = evaluation.read_results(str(results))["loss"]
         assert is_kept == (kept == loss)
@@ -109,6 +111,7 @@ def test_any_loss_is_better_than_one_that_is_no_number(tmp_path):
     (tmp_path / "best").mkdir()
     (tmp_path / "best/eval_results.txt").write_text("loss = nan\n")
     best = BestModel(str(tmp_path), resumed_settings(tmp_path, 0))
+    best.restore()
     assert best.keep(9.0, lambda _: None)
 
 
@@ -127,5 +130,6 @@ def test_damage_in_what_tells_the_best_is_named(tmp_path, name, text):
     (tmp_path / "train").mkdir()
     (tmp_path / "best/eval_results.txt").write_text("loss = 1.0\n")
     (tmp_path / name).write_text(text)
+    best = BestModel(str(tmp_path), resumed_settings(tmp_path, 3))
     with pytest.raises(ValueError, match=f"{name}: .* Remove it"):
-        BestModel(str(tmp_path), resumed_settings(tmp_path, 3))
+        best.restore()

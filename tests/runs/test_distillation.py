@@ -17,14 +17,13 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.runs import distillation
-from bert_tf.runs.options import Phase
-from bert_tf.runs.options import PretrainingOptions
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpointing
 from bert_tf.training import strategy as strategies
 from references import training as reference
 from support import block_calls
+from support import pretraining_options
 
 TOKENIZER = WordpieceSpec(reference.vocabulary())
 CONFIG = reference.tiny_config(0.1)
@@ -60,15 +59,17 @@ def make_teaching(folder, lesson=LESSON, teacher="teacher", **options):
 
 def make_options(folder, output_dir, **options):
     values = {
-        "phases": (Phase(max_seq_length=11, num_steps=4, train_batch_size=8),),
+        "max_seq_length": 11,
+        "num_train_steps": 4,
+        "train_batch_size": 8,
         "max_predictions_per_seq": 3,
         "num_warmup_steps": 1,
         "learning_rate": 1e-2,
         "save_checkpoints_steps": 2,
         "iterations_per_loop": 2,
     }
-    return PretrainingOptions(
-        input_files=(str(folder / "a.tfrecord"),),
+    return pretraining_options.make_options(
+        input_file=str(folder / "a.tfrecord"),
         output_dir=str(output_dir),
         do_train=True,
         **values | options,
@@ -95,7 +96,7 @@ def weights_of(folder):
 def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(
     folder, tmp_path, caplog
 ):
-    caplog.set_level(logging.INFO, logger="absl")
+    caplog.set_level(logging.INFO, logger="bert_tf")
     teaching = make_teaching(folder, teacher_precision="bfloat16")
     _, weights = run(folder, tmp_path / "a", teaching)
     assert "begins with the teacher's layers 1." in caplog.text
@@ -152,7 +153,7 @@ def test_two_devices_are_one_device(folder, tmp_path):
         attention_probs_dropout_prob=0.0,
     )
     student = dataclasses.replace(found, init_checkpoint=None, config=config)
-    lesson = Lesson(losses={"hidden": 1.0}, layer_map=(0,))
+    lesson = Lesson(losses={"hidden": 1.0})
     teaching = make_teaching(
         folder, lesson, student=student, student_layers=None
     )
@@ -173,19 +174,16 @@ def test_two_devices_are_one_device(folder, tmp_path):
 
 def test_losses_of_encoders_make_an_encoder(folder, tmp_path):
     teaching = make_teaching(
-        folder, Lesson(losses={"self_relations": 2.0}), "encoder"
+        folder, Lesson(losses={"relations": 2.0}), "encoder"
     )
-    options = {"num_steps": 1, "max_seq_length": 11, "train_batch_size": 8}
     with pytest.raises(ValueError, match="rematerialize must not be given"):
         run(folder, tmp_path / "a", teaching, rematerialize=True)
     assert not (tmp_path / "a").exists()
-    options = PretrainingOptions(
-        phases=(Phase(**options),),
-        input_files=(str(folder / "a.tfrecord"),),
-        output_dir=str(tmp_path / "a"),
-        max_predictions_per_seq=3,
+    options = make_options(
+        folder,
+        tmp_path / "a",
+        num_train_steps=1,
         num_warmup_steps=0,
-        do_train=True,
         do_eval=True,
         max_eval_steps=1,
     )
@@ -193,7 +191,7 @@ def test_losses_of_encoders_make_an_encoder(folder, tmp_path):
         options, teaching, ONE_DEVICE, "float32"
     )
     # The loss as it is, and what it counts.
-    assert results["loss"] == 2 * results["self_relations_loss"] > 0
+    assert results["loss"] == 2 * results["relations_loss"] > 0
     assert results["global_step"] == 1
     config = (tmp_path / "a" / "config.json").read_text()
     assert '"BertModel"' in config

@@ -18,15 +18,15 @@ from bert_tf.checkpoints import starting_point
 from bert_tf.checkpoints import variables
 from bert_tf.config import BertConfig
 from bert_tf.layers.sampling import sample_classes
-from bert_tf.models import objectives as model_objectives
 from bert_tf.models.replaced_tokens import replace_tokens
+from bert_tf.models.replaced_tokens import replaced_tokens
 from bert_tf.runs import objectives
-from bert_tf.runs import options as options_lib
 from bert_tf.text import dynamic_masking
 from references import electra as peer
 from references import training as reference
 from support import page_fixtures
 from support import peers
+from support import pretraining_options
 from support.family_models import of_family
 
 pytestmark = pytest.mark.peers
@@ -211,13 +211,11 @@ def test_a_step_of_both_nets_is_transformers(folder):
         None, str(folder / "electra.json"), str(folder / "vocab.txt")
     )
     start = dataclasses.replace(start, config=config)
-    options = options_lib.PretrainingOptions(
-        phases=(
-            options_lib.Phase(
-                max_seq_length=LENGTH, num_steps=1, train_batch_size=1
-            ),
-        ),
-        input_files=(),
+    options = pretraining_options.make_options(
+        input_file="",
+        max_seq_length=LENGTH,
+        num_train_steps=1,
+        train_batch_size=1,
         output_dir=str(folder / "step"),
         do_eval=True,
         objective="replaced_tokens",
@@ -235,7 +233,7 @@ def test_a_step_of_both_nets_is_transformers(folder):
         reference.as_batch(arrays),
         dynamic_masking.example_seeds(5, tf.range(6)),
     )
-    objective = model_objectives.replaced_tokens()
+    objective = replaced_tokens()
     with tf.GradientTape() as tape:
         outputs = model(batch, training=True)
         totals = objective.losses(outputs, batch)

@@ -16,30 +16,43 @@ from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.runs import options
 from bert_tf.runs import phases
-from bert_tf.training import loop
 from bert_tf.training import preemption
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 
-PHASES = options.parse_phases("8:4:6,11:3:4")
+PHASES = options.parse_phases("8:4:6,11:3:4", "a;b")
 # The second phase begins at step 4.
 NUM_STEPS = 7
 
 
 def test_phases_are_read():
-    assert options.parse_phases("128:900000:256,512:100000:64") == (
+    text = "128:900000:256,512:100000:64"
+    assert options.parse_phases(text, "a,b;c") == (
         phases.Phase(
-            max_seq_length=128, num_steps=900000, train_batch_size=256
+            input_file="a,b",
+            max_seq_length=128,
+            num_steps=900000,
+            train_batch_size=256,
         ),
-        phases.Phase(max_seq_length=512, num_steps=100000, train_batch_size=64),
+        phases.Phase(
+            input_file="c",
+            max_seq_length=512,
+            num_steps=100000,
+            train_batch_size=64,
+        ),
     )
+    with pytest.raises(ValueError, match="the records of 2 phases, with a sem"):
+        options.parse_phases(text, "a,b")
+    with pytest.raises(ValueError, match="--train_batch_size must not be giv"):
+        options.InputOptions(input_file="a;b", phases=text, train_batch_size=8)
 
 
 @pytest.mark.parametrize("part", ["", "128:5", "128:5:a", "128:0:4", "1:2:3:4"])
 def test_what_is_no_phase_is_named(part):
-    with pytest.raises(ValueError, match=f"Received: '{part}' in phases="):
-        options.parse_phases(f"128:5:4,{part}")
+    with pytest.raises(ValueError, match=f"Received: '{part}' in --phases="):
+        options.parse_phases(f"128:5:4,{part}", "a;b")
 
 
 class Sum(keras.Model):
@@ -103,8 +116,7 @@ def train(folder, stops=(), sources=None, num_parts=(1, 1, 1)):
             if state.step == stop:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-        config = loop.TrainingConfig(
-            num_train_steps=1,
+        loop_options = LoopOptions(
             iterations_per_loop=1,
             save_checkpoints_steps=1,
             gradient_accumulation_steps=parts,
@@ -114,7 +126,7 @@ def train(folder, stops=(), sources=None, num_parts=(1, 1, 1)):
                 state,
                 OBJECTIVE,
                 PHASES,
-                [config] * 2,
+                loop_options,
                 sources or make_sources(),
                 strategy,
                 on_save=stop_there,

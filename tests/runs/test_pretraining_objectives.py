@@ -12,29 +12,31 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoints.starting_point import StartingPoint
+from bert_tf.config import ATTENTION_TILE as TILE
 from bert_tf.input import pretraining
-from bert_tf.layers.attend import TILE
-from bert_tf.models import objectives
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
+from bert_tf.models.replaced_tokens import replaced_tokens
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.runs import objectives as training_objectives
-from bert_tf.runs import options as options_lib
 from bert_tf.runs import pretraining_run
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
+from bert_tf.training import compiled_steps
 from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
+from support import pretraining_options
 from support.family_models import of_family
 
 CONFIG = dataclasses.replace(
     of_family(reference.tiny_config(), "electra"), num_hidden_layers=1
 )
-OBJECTIVE = objectives.replaced_tokens()
+OBJECTIVE = replaced_tokens()
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +64,11 @@ def train(state, records, strategy, parts=1, compiled=None):
     config = loop.TrainingConfig(
         num_train_steps=6,
         train_batch_size=8,
-        iterations_per_loop=1,
-        save_checkpoints_steps=1,
-        gradient_accumulation_steps=parts,
+        options=LoopOptions(
+            iterations_per_loop=1,
+            save_checkpoints_steps=1,
+            gradient_accumulation_steps=parts,
+        ),
     )
     return loop.train(
         state, OBJECTIVE, records, config, strategy, compiled=compiled
@@ -83,7 +87,9 @@ def unbroken(tmp_path_factory, records):
     """A run of one device: its state, what it compiled, what it logged."""
     strategy = make_strategy()
     state = make_state(tmp_path_factory.mktemp("unbroken"), strategy)
-    compiled = step_lib.CompiledSteps(state.model, OBJECTIVE, state.optimizer)
+    compiled = compiled_steps.CompiledSteps(
+        state.model, OBJECTIVE, state.optimizer
+    )
     history = train(state, records, strategy, compiled=compiled)
     return state, compiled, history, weights_of(state)
 
@@ -159,13 +165,11 @@ def test_an_evaluation_does_not_depend_on_its_batches(records, unbroken):
 
 
 def make_options(**values):
-    phase = options_lib.Phase(
-        max_seq_length=None, num_steps=9, train_batch_size=4
-    )
-    return options_lib.PretrainingOptions(
+    return pretraining_options.make_options(
         **{
-            "phases": (phase,),
-            "input_files": ("a",),
+            "input_file": "a",
+            "num_train_steps": 9,
+            "train_batch_size": 4,
             "output_dir": "nowhere",
             "do_eval": True,
             "num_warmup_steps": 1,
@@ -380,14 +384,10 @@ def options_on_records(folder):
     path = str(folder / "a.tfrecord")
     reference.write_records(path, reference.pretraining_arrays(4))
     return make_options(
-        input_files=(path,),
+        input_file=path,
         max_predictions_per_seq=reference.PREDICTIONS,
         output_dir=str(folder),
-        phases=(
-            options_lib.Phase(
-                max_seq_length=reference.LENGTH, num_steps=9, train_batch_size=4
-            ),
-        ),
+        max_seq_length=reference.LENGTH,
     )
 
 

@@ -6,10 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from bert_tf.manifest import Manifest
-from bert_tf.runs import options as options_lib
+from bert_tf.runs import optimizer
 from bert_tf.runs import pretraining_run
+from bert_tf.runs.options import OptimizerOptions
 from bert_tf.training import checkpointing
 from bert_tf.training.settings import RunSettings
+from support import pretraining_options
 
 
 def make_source(**settings):
@@ -50,7 +52,7 @@ def test_card_tells_what_manifests_tell_of_each_phases_records(tmp_path):
 
     def origin_of(sources, is_resumed):
         return pretraining_run._origin(
-            SimpleNamespace(optimizer="lamb"),
+            SimpleNamespace(optimizer=OptimizerOptions(optimizer="lamb")),
             start,
             state,
             pretraining_run._describe_records(sources),
@@ -121,9 +123,11 @@ def test_an_evaluation_on_records_of_the_training_says_so(tmp_path, caplog):
     start = SimpleNamespace(init_checkpoint=str(tmp_path))
 
     def name(eval_source, **options):
-        options = {"eval_input_file": None, "input_files": ("x/a,b",)} | options
+        options = pretraining_options.make_options(
+            input_file="x/a,b", output_dir="out", **options
+        )
         return pretraining_run._name_dataset(
-            SimpleNamespace(**options), start, [train], eval_source
+            options, start, [train], eval_source
         )
 
     told = "a, b, which the model was trained on"
@@ -183,7 +187,7 @@ def test_a_resumed_run_says_that_its_checkpoint_is_not_read(caplog):
         step=7, restore=lambda: True, log_changes=lambda: None
     )
     start = SimpleNamespace(init_checkpoint="base")
-    with caplog.at_level("INFO", logger="absl"):
+    with caplog.at_level("INFO", logger="bert_tf"):
         assert pretraining_run._begin(start, pretraining, state)
     assert "Resuming from step 7." in caplog.text
     assert "--init_checkpoint=base are not read" in caplog.text
@@ -194,16 +198,9 @@ def test_a_resumed_run_says_that_its_checkpoint_is_not_read(caplog):
 
 @pytest.mark.parametrize("num_steps", [0, 3])
 def test_the_optimizer_skips_steps_if_the_options_say_so(num_steps):
-    options = options_lib.PretrainingOptions(
-        phases=options_lib.parse_phases("64:20:8"),
-        input_files=("a",),
-        output_dir="out",
-        do_eval=True,
-        num_warmup_steps=2,
-        skip_nonfinite_steps=num_steps,
-    )
-    optimizer = pretraining_run._make_optimizer(options, "float32")
-    assert optimizer.skip_nonfinite == (num_steps > 0)
+    options = OptimizerOptions(num_warmup_steps=2)
+    made = optimizer.make(options, 20, "float32", num_steps > 0)
+    assert made.skip_nonfinite == (num_steps > 0)
 
 
 def test_float16_is_not_left_or_entered_on_the_way(tmp_path):

@@ -14,11 +14,11 @@ from bert_tf.text.learners import byte_bpe
 from bert_tf.text.learners import unigram as unigram_learner
 from bert_tf.text.tokenizers import bpe_files
 from bert_tf.text.tokenizers import sentencepiece_model
-from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.sentencepiece_model import CONTROL
 from bert_tf.text.tokenizers.sentencepiece_model import UNKNOWN
 from bert_tf.text.tokenizers.sentencepiece_model import Model
 from bert_tf.text.tokenizers.sentencepiece_model import Piece
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import ALBERT
 from bert_tf.text.vocabulary import BERT
 from bert_tf.text.vocabulary import ROBERTA
@@ -89,9 +89,9 @@ def _wordpiece(is_cased):
             "sep_token": BERT.sep,
             "mask_token": BERT.mask,
         },
-        "tokenizer.json": tokenizer_json.make_wordpiece(
-            vocabulary, not is_cased, 100
-        ),
+        "tokenizer.json": WordpieceSpec(
+            vocabulary, not is_cased, max_chars_per_word=100
+        ).tokenizer_json,
         "vocab.txt": "".join(f"{token}\n" for token in tokens),
     }
 

@@ -20,6 +20,7 @@ from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 
@@ -56,8 +57,9 @@ def main(records, history_path, name, num_devices, parts):
         loop.TrainingConfig(
             num_train_steps=NUM_STEPS,
             train_batch_size=24,
-            iterations_per_loop=1,
-            gradient_accumulation_steps=int(parts),
+            options=LoopOptions(
+                iterations_per_loop=1, gradient_accumulation_steps=int(parts)
+            ),
         ),
         strategy,
     )

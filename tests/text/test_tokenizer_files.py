@@ -130,7 +130,7 @@ def test_tokenizer_json_comes_first(write, tmp_path, caplog):
         ({"normalizer": normalizer(clean_text=False)}, "clean_text=true.*Fal"),
         ({"truncation": {"direction": "Left"}}, "`truncation` must .*'Left'"),
         ({"truncation": "Left"}, "`truncation` must be null.*'Left'"),
-        ({"post_processor": None}, r"`post_processor` must frame .*\[CLS\] A"),
+        ({"post_processor": None}, "`post_processor` must frame"),
     ],
 )
 def test_other_tokenizers_are_refused(write, parts, match):

@@ -26,7 +26,6 @@ from bert_tf.pretraining.records import inspection
 from bert_tf.pretraining.records import record_rules
 from bert_tf.pretraining.settings import Settings
 from bert_tf.runs import pretraining_run
-from bert_tf.runs.phases import Phase
 from bert_tf.serving import exporter
 from bert_tf.serving.proof import caller
 from bert_tf.tasks import fill_mask
@@ -41,6 +40,7 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.vocabulary import load_vocabulary
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
+from support import pretraining_options
 from support import serving_models
 
 FIRST, HYPHEN = "^", "-"
@@ -290,12 +290,11 @@ def test_a_training_is_of_one_tokenizer(tmp_path, spec, other, version):
         path.unlink()
 
     def train(tokenizer, num_steps):
-        phase = Phase(
-            max_seq_length=13, num_steps=num_steps, train_batch_size=2
-        )
-        options = pretraining_run.PretrainingOptions(
-            phases=(phase,),
-            input_files=(records,),
+        options = pretraining_options.make_options(
+            input_file=records,
+            max_seq_length=13,
+            num_train_steps=num_steps,
+            train_batch_size=2,
             output_dir=f"{tmp_path}/out",
             do_train=True,
             max_predictions_per_seq=3,

@@ -155,8 +155,9 @@ def test_text_by_google_s_rules(both, texts):
                 for its, line in zip(ids, batch)
             )
     # Sums of float32, and signs that "combine" and are no marks, or are and
-    # do not.
-    assert different <= total / 5000, f"{different} of {total}"
+    # do not. Of few pieces, more sums are alike.
+    share = 1 / 5000 if TEXT_FILES else 1 / 1000
+    assert different <= total * share, f"{different} of {total}"
 
 
 @pytest.mark.parametrize("context", ["a{}b", "{}", " {} x", "-{}1"])

@@ -13,13 +13,10 @@ from bert_tf import files
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.runs import output_folder
-from bert_tf.training import checkpointing
 from bert_tf.training import lock
-from bert_tf.training import loop
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
-from bert_tf.tuning import fit
 from bert_tf.tuning import identity
 from references import training as reference
 
@@ -138,48 +135,12 @@ def test_a_checkpoint_that_is_removed_in_part_is_none(tmp_path, monkeypatch):
     assert names == []
 
 
-def test_what_the_last_save_had_to_remove_is_removed_by_a_rerun(tmp_path):
-    # Killed before it removed anything: as if more were to be kept.
-    saved_state(tmp_path, (2, 4, 6))
-    again = restored_state(tmp_path, 2)
-    config = loop.TrainingConfig(num_train_steps=6)
-    assert loop.train(again, None, None, config, make_strategy()) == []
-    assert again.saved_steps() == [4, 6]
-    again = restored_state(tmp_path, 1)
-    assert fit.fit(again, None, None, config, make_strategy()) == []
-    assert again.saved_steps() == [6]
-    listed = tf.train.get_checkpoint_state(str(tmp_path / "train"))
-    assert listed.all_model_checkpoint_paths == [
-        str(tmp_path / "train" / "state-6")
-    ]
-
-
-def test_a_rerun_that_is_to_keep_less_removes_nothing(tmp_path):
-    state = saved_state(tmp_path, (2, 4, 6))
-    again = restored_state(tmp_path, 1)
-    config = loop.TrainingConfig(num_train_steps=6)
-    with state.hold():  # Nor does it ask for the folder.
-        assert fit.fit(again, None, None, config, make_strategy()) == []
-    assert again.saved_steps() == [2, 4, 6]
-
-
-def test_a_full_disk_as_a_rerun_prunes_is_an_os_error(tmp_path, monkeypatch):
-    saved_state(tmp_path, (2, 4))
-    again = restored_state(tmp_path, 1)
-
-    def fail(*args, **kwargs):
-        raise tf.errors.ResourceExhaustedError(None, None, "no space")
-
-    monkeypatch.setattr(checkpointing.files, "write_text", fail)
-    with pytest.raises(OSError, match="step 4 cannot be written: no space"):
-        again.prune()
-    assert again.saved_steps() == [2, 4]
-
-
 def test_a_folder_of_another_model_is_refused(tmp_path):
     make_small_state(tmp_path).save()
     with pytest.raises(ValueError) as error:
-        make_small_state(tmp_path, {"hidden_size": 16, "layers": [1, 2]})
+        make_small_state(
+            tmp_path, {"hidden_size": 16, "layers": [1, 2]}
+        ).restore()
     assert "hidden_size was 12 and is 16" in str(error.value)
     assert "layers" not in str(error.value)
 
@@ -457,7 +418,7 @@ def test_what_only_one_training_has_is_told_in_short(tmp_path):
     with pytest.raises(
         ValueError, match="another model: generator was None"
     ) as (error):
-        make_small_state(tmp_path, other)
+        make_small_state(tmp_path, other).restore()
     assert len(str(error.value)) < 400 + len(str(tmp_path))
 
 
@@ -466,7 +427,7 @@ def test_of_two_generators_the_sizes_that_differ_are_told(tmp_path):
     make_small_state(tmp_path, {**DESCRIPTION, "generator": sizes}).save()
     other = {**DESCRIPTION, "generator": {**sizes, "size_7": 8}}
     with pytest.raises(ValueError) as error:
-        make_small_state(tmp_path, other)
+        make_small_state(tmp_path, other).restore()
     assert str(error.value) == (
         f"{tmp_path}/train holds the training of another model: generator: "
         "size_7 was 7 and is 8. Choose another output folder."
@@ -478,7 +439,7 @@ def test_a_training_of_another_kind_is_told_as_such(tmp_path):
     tuning = {"task": {"name": "a"}, "learning_rate": 1.0}
     make_small_state(tmp_path / "tuned", tuning).save()
     with pytest.raises(ValueError) as error:
-        make_small_state(tmp_path / "tuned")
+        make_small_state(tmp_path / "tuned").restore()
     assert str(error.value) == (
         f"{tmp_path / 'tuned'} holds a fine-tuning, and this is a training on "
         "records. Choose another output folder, and give this one as "

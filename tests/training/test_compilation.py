@@ -15,9 +15,10 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.loss_scale import LossScaleOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.training import compiled_steps
 from bert_tf.training import loop
-from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 
@@ -68,7 +69,7 @@ def make_steps(source, strategy, policy="float32", **options):
             # The first gradients are not finite.
             optimizer = LossScaleOptimizer(optimizer, initial_scale=2.0**20)
         optimizer.build(model.trainable_variables)
-    steps = step_lib.CompiledSteps(
+    steps = compiled_steps.CompiledSteps(
         model,
         reference.pretraining_objective(),
         optimizer,
@@ -93,7 +94,7 @@ def lines_of(caplog):
     return [
         record.getMessage()
         for record in caplog.records
-        if record.name == "absl" and record.module == "compilation"
+        if record.module == "compiled_steps"
     ]
 
 
@@ -117,7 +118,7 @@ def test_compiled_steps_are_the_plain_ones_in_float16(source):
 def test_compiled_steps_of_mirrored_devices_are_the_plain_ones(
     source, caplog, num_devices
 ):
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("INFO", logger="bert_tf")
     strategy = make_strategy("mirrored", num_cpu_devices=num_devices)
     plain, compiled = (
         make_steps(source, strategy, jit_compile=jit_compile)
@@ -131,7 +132,7 @@ def test_compiled_steps_of_mirrored_devices_are_the_plain_ones(
 
 
 def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("INFO", logger="bert_tf")
     strategy = make_strategy()
 
     def train(folder, jit_compile):
@@ -140,9 +141,11 @@ def test_a_plain_run_is_resumed_compiled(tmp_path, source, caplog):
         config = loop.TrainingConfig(
             num_train_steps=NUM_STEPS,
             train_batch_size=8,
-            iterations_per_loop=1,
-            save_checkpoints_steps=3,
-            jit_compile=jit_compile,
+            options=LoopOptions(
+                iterations_per_loop=1,
+                save_checkpoints_steps=3,
+                jit_compile=jit_compile,
+            ),
         )
         history = loop.train(
             state, reference.pretraining_objective(), source, config, strategy

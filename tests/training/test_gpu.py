@@ -13,12 +13,13 @@ import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from bert_tf.input import array_source
-from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.basic import Dropout
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.training import compiled_steps
+from bert_tf.training import devices
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
-from bert_tf.training import strategy as strategies
 from references import training as reference
 
 pytestmark = pytest.mark.gpu
@@ -32,9 +33,9 @@ NUM_STEPS = 3
 def _float32_products():
     if not tf.config.list_logical_devices("GPU"):
         pytest.skip("TensorFlow finds no GPU.")
-    strategies.set_arithmetic(tf32=False, deterministic=False)
+    devices.set_arithmetic(tf32=False, deterministic=False)
     yield
-    strategies.set_arithmetic(tf32=True, deterministic=False)
+    devices.set_arithmetic(tf32=True, deterministic=False)
 
 
 def make_steps(strategy, policy="float32", rows=ROWS, folder=None, **config):
@@ -60,7 +61,7 @@ def make_steps(strategy, policy="float32", rows=ROWS, folder=None, **config):
     batches = strategy.distribute_datasets_from_function(
         lambda context: source.training_batches(rows, 0, context)
     )
-    steps = step_lib.CompiledSteps(
+    steps = compiled_steps.CompiledSteps(
         model, reference.pretraining_objective(), optimizer
     )
     iterator = iter(batches)
@@ -89,7 +90,7 @@ def test_steps_are_those_of_a_cpu():
 
 
 def test_steps_in_tf32_are_near():
-    strategies.set_arithmetic(tf32=True, deterministic=False)
+    devices.set_arithmetic(tf32=True, deterministic=False)
     losses, _ = make_steps(on(GPU))
     # Products' factors are rounded by up to 2**-11, 0.05 %: no more than a
     # float16, of which the test below tells what it does to losses.

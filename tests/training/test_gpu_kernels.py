@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import features
-from bert_tf.layers.attend import attend
+from bert_tf.layers.attention import attend
 from bert_tf.models import distillation
 from bert_tf.models import objectives
 from bert_tf.models.distiller import Distiller
@@ -118,7 +118,7 @@ def replaced_tokens(policy):
         make_model=lambda config, dtype: ReplacedTokensPretrainer(
             config, generator_config(config, 0.5), dtype=dtype
         ),
-        objective=objectives.replaced_tokens(),
+        objective=replaced_tokens.replaced_tokens(),
     )
 
 

@@ -17,7 +17,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.training import randomness
-from bert_tf.training.step import CompiledSteps
+from bert_tf.training.compiled_steps import CompiledSteps
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 

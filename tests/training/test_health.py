@@ -15,10 +15,11 @@ from bert_tf.config import BertConfig
 from bert_tf.input import array_source
 from bert_tf.models.objectives import Objective
 from bert_tf.optimizers.bert import BertOptimizer
+from bert_tf.training import compiled_steps
 from bert_tf.training import health
 from bert_tf.training import loop
-from bert_tf.training import step as step_lib
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 
 
@@ -172,7 +173,7 @@ class InOrder(array_source.ArraySource):
         return batches.map(wait) if self.wait else batches
 
 
-def train(folder, x, num_steps, wait=None, **options):
+def train(folder, x, num_steps, wait=None, flops=None, **options):
     model = Line()
     optimizer = BertOptimizer(
         0.1, skip_nonfinite="skip_nonfinite_steps" in options
@@ -186,7 +187,8 @@ def train(folder, x, num_steps, wait=None, **options):
     config = loop.TrainingConfig(
         num_train_steps=num_steps,
         train_batch_size=1,
-        **{"iterations_per_loop": 1} | options,
+        options=LoopOptions(**{"iterations_per_loop": 1} | options),
+        flops_per_example=flops,
     )
     history = loop.train(state, OBJECTIVE, source, config, make_strategy())
     return history, float(model.weight.kernel[0, 0])
@@ -215,7 +217,9 @@ def test_loop_and_optimizer_must_agree_on_skipping(tmp_path, num_steps, skips):
     optimizer = BertOptimizer(0.1, skip_nonfinite=skips)
     state = TrainingState(Line(), optimizer, tmp_path, {})
     config = loop.TrainingConfig(
-        num_train_steps=1, train_batch_size=1, skip_nonfinite_steps=num_steps
+        num_train_steps=1,
+        train_batch_size=1,
+        options=LoopOptions(skip_nonfinite_steps=num_steps),
     )
     with pytest.raises(ValueError, match=f"steps={num_steps}, .*={skips}"):
         loop.train(state, OBJECTIVE, None, config, make_strategy())
@@ -242,7 +246,7 @@ def test_the_time_waited_is_that_of_the_batches():
     model = Line()
     optimizer = BertOptimizer(0.1)
     optimizer.build(model.trainable_variables)
-    steps = step_lib.CompiledSteps(model, OBJECTIVE, optimizer)
+    steps = compiled_steps.CompiledSteps(model, OBJECTIVE, optimizer)
 
     def make_slowly(row):
         tf.py_function(lambda: time.sleep(0.02), [], [])
@@ -261,7 +265,7 @@ def test_the_time_waited_is_that_of_the_batches():
 
 
 def test_a_run_tells_how_it_is(tmp_path, caplog, monkeypatch):
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("INFO", logger="bert_tf")
     # However short the wait.
     monkeypatch.setattr(health, "_WAITING_SHARE", 0.0)
     monkeypatch.setattr(health, "_STALL_SECONDS", 0.0)
@@ -279,9 +283,9 @@ def test_a_run_tells_how_it_is(tmp_path, caplog, monkeypatch):
         7,
         wait_until_named,
         iterations_per_loop=3,
-        profile_steps=(4, 5),
-        flops_per_example=3e9,
-        peak_flops=1e12,
+        flops=3e9,
+        profile_steps="4:5",
+        peak_tflops=1.0,
     )
     # It stops where the profile begins and ends.
     assert [report["step"] for report in history] == [3, 4, 5, 7]
@@ -310,10 +314,12 @@ def test_a_run_tells_how_it_is(tmp_path, caplog, monkeypatch):
     ("options", "name"),
     [
         ({"skip_nonfinite_steps": -1}, "skip_nonfinite_steps"),
-        ({"profile_steps": (5, 5)}, "profile_steps"),
-        ({"peak_flops": 0.0}, "peak_flops"),
+        ({"iterations_per_loop": 0}, "iterations_per_loop"),
+        ({"save_checkpoints_steps": 0}, "save_checkpoints_steps"),
+        ({"profile_steps": "5:5"}, "profile_steps"),
+        ({"peak_tflops": 0.0}, "peak_tflops"),
     ],
 )
 def test_bad_settings_are_named(options, name):
-    with pytest.raises(ValueError, match=f"`{name}` must be"):
-        loop.TrainingConfig(num_train_steps=3, **options)
+    with pytest.raises(ValueError, match=f"--{name} must be"):
+        LoopOptions(**options)

@@ -99,7 +99,7 @@ def test_a_program_answers_ctrl_c_in_the_middle_of_a_step():
 
 
 def test_a_program_exits_with_the_code_of_preemption(caplog):
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("INFO", logger="bert_tf")
     before = signal.getsignal(signal.SIGINT)
     try:
         with pytest.raises(SystemExit) as exit, stopping.exits_when_told():

@@ -74,7 +74,7 @@ def test_the_log_names_what_shows_the_curves(
     monkeypatch, caplog, found, advice
 ):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
-    with caplog.at_level("INFO", logger="absl"):
+    with caplog.at_level("INFO", logger="bert_tf"):
         progress.log_curves("out/train")
     assert caplog.messages == [
         f"Curves: tensorboard --logdir=out/train{advice}"

@@ -16,6 +16,7 @@ from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
 from support import family_models
@@ -36,8 +37,9 @@ def train(folder, strategy, rematerialize, parts=1):
         loop.TrainingConfig(
             num_train_steps=3,
             train_batch_size=8,
-            iterations_per_loop=1,
-            gradient_accumulation_steps=parts,
+            options=LoopOptions(
+                iterations_per_loop=1, gradient_accumulation_steps=parts
+            ),
         ),
         strategy,
     )

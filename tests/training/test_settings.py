@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_tf.layers import attend
+from bert_tf.config import ATTENTION_TILE
 from bert_tf.runs.options import attention_masks
 from bert_tf.training import settings
 from bert_tf.training.settings import RunSettings
@@ -127,14 +127,40 @@ def test_a_damaged_file_is_named(tmp_path, text):
         resume(tmp_path, 60)
 
 
+def masks(*lengths, dropout=0.1):
+    """Returns the setting of a run of phases, rows of a length in each."""
+    return {
+        settings.ATTENTION_MASKS: [
+            attention_masks(length, dropout) for length in lengths
+        ]
+    }
+
+
 def test_a_run_that_0_2_0_began_is_told_that_its_masks_change(folder):
-    run = resume(folder, 60, **attention_masks(129, 0.1))
+    run = resume(folder, 60, **masks(129))
     assert settings.describe(run.changes(), 60, 480) == (
         "Resuming from step 60 with other settings: attention_masks one for "
         "all queries -> one for 128 queries. The run no longer equals an "
         "uninterrupted one."
     )
-    assert attend.TILE == 128
+    assert ATTENTION_TILE == 128
     # Shorter rows have the masks that they had.
-    assert attention_masks(128, 0.1) == {}
-    assert attention_masks(512, 0.0) == {}
+    assert resume(folder, 60, **masks(128)).changes() == {}
+    assert resume(folder, 60, **masks(512, dropout=0.0)).changes() == {}
+
+
+def test_a_phase_of_long_rows_may_follow_one_of_short_rows(tmp_path, folder):
+    longer = {"train_batch_size": [8, 4], **masks(128, 512)}
+    # After 0.2.0.
+    assert resume(folder, 60, **longer).changes() == {}
+    RunSettings(tmp_path / "now", GIVEN | masks(128)).write()
+    assert resume(tmp_path / "now", 60, **longer).changes() == {}
+    # Of a fine-tuning, which has no phases.
+    RunSettings(tmp_path / "tuning", {"mixed_precision": "float32"}).write()
+    run = RunSettings(
+        tmp_path / "tuning", {"attention_masks": attention_masks(256, 0.1)}
+    )
+    run.find(1)
+    assert run.changes() == {
+        "attention_masks": ("one for all queries", "one for 128 queries")
+    }

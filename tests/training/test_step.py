@@ -8,6 +8,7 @@ from bert_tf.models.objectives import PRETRAINING
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.training import compiled_steps
 from bert_tf.training import step as step_lib
 from references import training as reference
 
@@ -42,7 +43,7 @@ def test_what_a_step_tells_is_of_its_own_batch():
     model = BertPretrainer(reference.tiny_config())
     optimizer = BertOptimizer(WarmupDecay(0.01, 20, 2))
     optimizer.build(model.trainable_variables)
-    steps = step_lib.CompiledSteps(model, PRETRAINING, optimizer)
+    steps = compiled_steps.CompiledSteps(model, PRETRAINING, optimizer)
     strategy = tf.distribute.get_strategy()
     arrays = reference.pretraining_arrays(4)
     alone = {

@@ -22,7 +22,6 @@ from bert_tf.input import array_source
 from bert_tf.models import distillation
 from bert_tf.models import distiller
 from bert_tf.models import lesson as lesson_lib
-from bert_tf.models import objectives
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
@@ -35,6 +34,7 @@ from bert_tf.tasks.question_answering.task import OUTPUTS
 from bert_tf.tasks.question_answering.task import SquadTask
 from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.tagging.task import TaggingTask
+from bert_tf.training import compiled_steps
 from bert_tf.training import randomness
 from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
@@ -130,7 +130,6 @@ def distillation_of_all():
 
     lesson = lesson_lib.Lesson(
         losses=dict.fromkeys(lesson_lib.ON_RECORDS, 1.0),
-        layer_map=(0,),
         relation_heads=3,
     )
     _, _, specs = pretraining()
@@ -150,7 +149,7 @@ def replaced_tokens():
 
     return (
         make_model,
-        objectives.replaced_tokens(),
+        replaced_tokens.replaced_tokens(),
         specs | {features.REPLACEMENT_DRAWS: (shape, "int32")},
     )
 
@@ -341,7 +340,7 @@ def test_many_steps_a_call_on_eight_cores(cores):
         model = BertPretrainer(config, dtype="mixed_bfloat16")
         optimizer = BertOptimizer(1e-3)
         optimizer.build(model.trainable_variables)
-    steps = step_lib.CompiledSteps(
+    steps = compiled_steps.CompiledSteps(
         model, reference.pretraining_objective(), optimizer
     )
     arrays = {

@@ -33,6 +33,7 @@ from bert_tf.training import health
 from bert_tf.training import loop
 from bert_tf.training import progress
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning.predictor import Predictor
@@ -102,8 +103,7 @@ def make_config(num_train_steps=20, **options):
     return loop.TrainingConfig(
         num_train_steps=num_train_steps,
         train_batch_size=6,
-        seed=9,
-        **options,
+        options=LoopOptions(random_seed=9, **options),
     )
 
 

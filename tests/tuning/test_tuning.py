@@ -35,9 +35,9 @@ from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpointing
+from bert_tf.training import compiled_steps
 from bert_tf.training import preemption
 from bert_tf.training import randomness
-from bert_tf.training import step as step_lib
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning import trainer
@@ -370,7 +370,7 @@ def note_traces(monkeypatch):
         monkeypatch.setattr(owner, name, note)
 
     noted(randomness, "set_seeds")
-    noted(step_lib, "train_step")
+    noted(compiled_steps, "train_step")
     noted(BertClassifier, "train_step")
     return traces
 
@@ -799,7 +799,7 @@ def test_partial_checkpoint_is_taken_when_allowed(checkpoint, tmp_path):
 def test_compiled_steps_are_those_of_fit(
     tmp_path, shallow, three_epochs, caplog
 ):
-    caplog.set_level("INFO", logger="absl")
+    caplog.set_level("INFO", logger="bert_tf")
     config = make_config(tmp_path, iterations_per_loop=1, jit_compile=True)
     _, _, weights = run(shallow, config, [0.5, 0.9, 0.7])
     for compiled, plain in zip(weights, three_epochs.weights, strict=True):

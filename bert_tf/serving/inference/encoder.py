@@ -27,8 +27,8 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.config import BertConfig
-from bert_tf.layers.attention_mask import make_attention_mask
-from bert_tf.layers.self_attention import LONG
+from bert_tf.layers.attention import LONG
+from bert_tf.layers.attention import make_attention_mask
 from bert_tf.models.encoder import BertEncoder
 
 # The fields of a configuration that the code here follows, and those that do

@@ -198,7 +198,14 @@ class Classification(Servable):
         synonyms = ()
         if task.name in glue_files.GLUE_TASKS:
             synonyms = glue_files.glue_task(task.name).task.label_synonyms
-        return tsv.read_tsv(path, tsv_file, task.labels, synonyms).labels
+        return tsv.read_tsv(
+            path,
+            tsv_file,
+            task.labels,
+            synonyms,
+            # The texts were read before, and their rows told about.
+            logs_rows=False,
+        ).labels
 
     @property
     def _form(self):
@@ -221,8 +228,8 @@ def _check_one_language(path, tsv_file):
     if tsv.header(path)[0] != _LANGUAGE:
         return
     languages = dataclasses.replace(tsv_file, label_column=_LANGUAGE)
-    with tsv.rows_not_logged():
-        found = {language or "" for _, _, language in tsv.rows(path, languages)}
+    rows = tsv.rows(path, languages, logs=False)
+    found = {language or "" for _, _, language in rows}
     if len(found) > 1:
         raise ValueError(
             f"{path}: must have the rows of one language for a score, as the "

@@ -10,7 +10,6 @@ from absl import logging
 from bert_tf.serving.graph.signatures import DEFAULT
 from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.servable import Servable
-from bert_tf.tasks import tsv
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,9 +128,7 @@ def read_dev_set(servable: Servable, signature: str = DEFAULT) -> DevSet | None:
         return None
     is_needed = options.max_accuracy_loss is not None or options.label_column
     try:
-        # The texts were read before, and their rows told about.
-        with tsv.rows_not_logged():
-            dev_set = servable.read_dev_set(path, options.label_column)
+        dev_set = servable.read_dev_set(path, options.label_column)
     except ValueError as error:
         if is_needed:
             raise

@@ -19,10 +19,10 @@ from typing import NamedTuple
 from bert_tf import files
 from bert_tf.text.tokenizers import tokenizer_classes
 from bert_tf.text.tokenizers.added_tokens import AddedToken
+from bert_tf.text.tokenizers.tokenizer_json import SETTINGS_FILE
+from bert_tf.text.tokenizers.tokenizer_json import TOKENIZER_FILE
 from bert_tf.text.vocabulary import SpecialTokens
 
-SETTINGS_FILE = "tokenizer_config.json"
-TOKENIZER_FILE = "tokenizer.json"
 SPECIAL_FILE = "special_tokens_map.json"
 IDS_FILE = "added_tokens.json"
 

@@ -26,6 +26,7 @@ from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import bpe_files
 from bert_tf.text.tokenizers import token_finder
+from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers import words as words_lib
 from bert_tf.text.tokenizers.tokenizer import Tokenizer
 from bert_tf.text.tokenizers.words import END
@@ -134,12 +135,33 @@ class BpeSpec:
 
     @property
     def tokenizer_json(self) -> dict[str, Any]:
-        return bpe_files.make_json(
+        special = self.vocabulary.special
+        spaces = self.folder_settings
+        splits = {"type": "ByteLevel", **spaces, "use_regex": True}
+        return tokenizer_json.make(
             self.vocabulary,
-            self.merges,
-            self.add_prefix_space,
-            self.trim_offsets,
             self.added_tokens,
+            normalizer=None,
+            pre_tokenizer=splits,
+            post_processor={
+                "type": "RobertaProcessing",
+                "sep": [special.sep, self.vocabulary.sep_id],
+                "cls": [special.cls, self.vocabulary.cls_id],
+                **spaces,
+            },
+            decoder=splits,
+            model={
+                "type": "BPE",
+                "dropout": None,
+                "unk_token": None,
+                "continuing_subword_prefix": "",
+                "end_of_word_suffix": "",
+                "fuse_unk": False,
+                "byte_fallback": False,
+                "ignore_merges": False,
+                "vocab": bpe_files.ids_of(self.vocabulary, self.added_tokens),
+                "merges": list(map(" ".join, self.merges)),
+            },
         )
 
     def make(self) -> Tokenizer:

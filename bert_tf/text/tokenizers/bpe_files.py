@@ -19,13 +19,13 @@ from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import tokenizer_classes
 from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.added_tokens import AddedToken
+from bert_tf.text.tokenizers.tokenizer_json import SETTINGS_FILE
+from bert_tf.text.tokenizers.tokenizer_json import TOKENIZER_FILE
 from bert_tf.text.vocabulary import ROBERTA
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
-SETTINGS_FILE = "tokenizer_config.json"
-TOKENIZER_FILE = "tokenizer.json"
 
 _VERSION = "#version"
 _NAME = "byte-level BPE"
@@ -112,57 +112,6 @@ def merges_to_text(merges: Iterable[tuple[str, str]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def make_json(
-    vocabulary: Vocabulary,
-    merges: Iterable[tuple[str, str]],
-    add_prefix_space: bool,
-    trim_offsets: bool,
-    added_tokens: tuple[AddedToken, ...] = (),
-) -> dict[str, Any]:
-    """Returns the contents of tokenizer.json.
-
-    Args:
-        vocabulary: The `Vocabulary`.
-        merges: Pairs of entries, in order.
-        add_prefix_space: As in `bpe.BpeSpec`.
-        trim_offsets: Likewise.
-        added_tokens: Likewise.
-    """
-    ids = ids_of(vocabulary, added_tokens)
-    special = vocabulary.special
-    spaces = {
-        "add_prefix_space": add_prefix_space,
-        "trim_offsets": trim_offsets,
-    }
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added_tokens_lib.to_json(added_tokens, vocabulary),
-        "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", **spaces, "use_regex": True},
-        "post_processor": {
-            "type": "RobertaProcessing",
-            "sep": [special.sep, vocabulary.sep_id],
-            "cls": [special.cls, vocabulary.cls_id],
-            **spaces,
-        },
-        "decoder": {"type": "ByteLevel", **spaces, "use_regex": True},
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": "",
-            "end_of_word_suffix": "",
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": ids,
-            "merges": list(map(" ".join, merges)),
-        },
-    }
-
-
 def read(folder: str, settings: dict[str, Any]) -> Found:
     """Reads the files of a folder.
 
@@ -183,10 +132,11 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
     tokenizer = None
     if files.exists(path):
         tokenizer = files.read_object(path)
-        with files.errors_named(path):
+        with tokenizer_json.errors_named(path):
             found = _read_json(path, tokenizer)
         if tokenizer_classes.is_rebuilt(settings, tokenizer_classes.BPE):
-            _check_agreement(folder, settings, found)
+            with files.errors_named(settings_path):
+                _check_agreement(folder, settings, found)
     else:
         path = f"{folder}/{VOCABULARY_FILE}"
         for name in (VOCABULARY_FILE, MERGES_FILE):
@@ -231,12 +181,7 @@ def _check_agreement(folder, settings, found):
     for name, default in (("add_prefix_space", False), ("trim_offsets", True)):
         expected = getattr(found, name)
         received = settings.get(name, default if has_defaults else expected)
-        if received != expected:
-            raise ValueError(
-                f"{folder}/{SETTINGS_FILE}: `{name}` must be {expected}, as in "
-                f"{TOKENIZER_FILE}. Received: {name}={received}"
-                f"{'' if name in settings else ', by default'}."
-            )
+        tokenizer_classes.check_same(settings, name, received, expected)
 
 
 # {setting: the values that it may have}
@@ -279,14 +224,8 @@ def _read_json(path, tokenizer):
             f"`normalizer` must be null in {_NAME}. Received: "
             f"{files.shortened(tokenizer['normalizer'])}."
         )
-    model = tokenizer.get("model")
-    if not isinstance(model, dict):
-        model = {"type": model}
-    if tokenizer_json.model_type({"model": model}) != "BPE":
-        raise ValueError(
-            f"`model.type` must be BPE in {_NAME}. Received: "
-            f"{files.shortened(model.get('type'))}."
-        )
+    # Otherwise the folder would be another kind's.
+    model = tokenizer["model"]
     _check_values(model, _MODEL, "model.")
     splits = tokenizer_json.part(tokenizer, "pre_tokenizer")
     _check_values(splits, _PRE_TOKENIZER, "pre_tokenizer.")
@@ -294,7 +233,7 @@ def _read_json(path, tokenizer):
     return Found(
         path=path,
         tokens=tokenizer_json.tokens_of(tokenizer),
-        merges=parse_merges(model.get("merges")),
+        merges=parse_merges(model["merges"]),
         # Older files do not have it; this is the default of `tokenizers`.
         add_prefix_space=splits.get("add_prefix_space", True),
         # A template does not tell.
@@ -319,31 +258,22 @@ def parse_merges(merges: Any) -> tuple[tuple[str, str], ...]:
     """Returns the pairs of `model.merges` in tokenizer.json.
 
     Raises:
-        ValueError: If it is no list of pairs.
+        ValueError: If one is no pair.
     """
-    if not isinstance(merges, list):
-        raise ValueError(
-            "`model.merges` must be a list of pairs. Received: "
-            f"{files.shortened(merges)}."
-        )
-    pairs = []
-    for number, merge in enumerate(merges, start=1):
-        pair = merge.split(" ") if isinstance(merge, str) else merge
-        if not _is_pair(pair):
-            raise ValueError(
-                f"merge {number}: must be two entries, 'a b' or ['a', 'b']. "
-                f"Received: {files.shortened(merge)}."
-            )
-        pairs.append((pair[0], pair[1]))
-    return tuple(pairs)
-
-
-def _is_pair(pair):
-    return (
-        isinstance(pair, list)
-        and len(pair) == 2
-        and all(isinstance(token, str) and token for token in pair)
+    return tuple(
+        _pair(f"merge {number}", merge)
+        for number, merge in enumerate(merges, start=1)
     )
+
+
+def _pair(place, merge):
+    pair = merge.split(" ") if isinstance(merge, str) else merge
+    if len(pair) != 2 or not all(pair):
+        raise ValueError(
+            f"{place}: must be two entries, 'a b' or ['a', 'b']. "
+            f"Received: {files.shortened(merge)}."
+        )
+    return pair[0], pair[1]
 
 
 def _read_merges(path):
@@ -352,15 +282,8 @@ def _read_merges(path):
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
-    pairs = []
-    for number, line in enumerate(lines, start=1):
-        if line.startswith(_VERSION):
-            continue
-        pair = line.removesuffix("\r").split(" ")
-        if not _is_pair(pair):
-            raise ValueError(
-                f"{path}, line {number}: must be two entries separated by a "
-                f"space. Received: {files.shortened(line)}."
-            )
-        pairs.append((pair[0], pair[1]))
-    return tuple(pairs)
+    return tuple(
+        _pair(f"{path}, line {number}", line.removesuffix("\r"))
+        for number, line in enumerate(lines, start=1)
+        if not line.startswith(_VERSION)
+    )

@@ -29,12 +29,12 @@ from bert_tf.text.tokenizers import unigram
 from bert_tf.text.tokenizers import unigram_files
 from bert_tf.text.tokenizers import wordpiece_files
 from bert_tf.text.tokenizers.tokenizer import Spec
+from bert_tf.text.tokenizers.tokenizer_json import SETTINGS_FILE
+from bert_tf.text.tokenizers.tokenizer_json import TOKENIZER_FILE
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = wordpiece_files.VOCABULARY_FILE
-SETTINGS_FILE = "tokenizer_config.json"
-TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "config.json"
 
 SPECIAL_TOKENS = added_token_files.SPECIAL_TOKENS

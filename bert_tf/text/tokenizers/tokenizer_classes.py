@@ -112,6 +112,28 @@ def has_defaults(folder: str, settings: dict[str, Any]) -> bool:
     )
 
 
+def check_same(
+    settings: dict[str, Any], name: str, received: Any, expected: Any
+) -> None:
+    """Checks that a setting, which transformers obeys, is as in tokenizer.json.
+
+    Args:
+        settings: The contents of tokenizer_config.json.
+        name: The setting.
+        received: Its value, or what transformers takes without one.
+        expected: The value of tokenizer.json.
+
+    Raises:
+        ValueError: If they differ.
+    """
+    if received != expected:
+        by_default = "" if name in settings else ", by default"
+        raise ValueError(
+            f"`{name}` must be {expected}, as in tokenizer.json. "
+            f"Received: {name}={received}{by_default}."
+        )
+
+
 def gives_segments(settings: dict[str, Any]) -> bool:
     """Returns whether transformers gives the model segments, 1 for B.
 

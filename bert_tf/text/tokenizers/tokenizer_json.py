@@ -12,15 +12,20 @@
   (`packing.pack`), with its `enable_truncation` B does.
 """
 
+import contextlib
+import itertools
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import files
-from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers.added_tokens import AddedToken
 from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
+
+SETTINGS_FILE = "tokenizer_config.json"
+TOKENIZER_FILE = "tokenizer.json"
 
 WORDPIECE = "WordPiece"
 # The list in a "Sequence", by the part of the file.
@@ -29,81 +34,89 @@ _LISTS = {
     "pre_tokenizer": "pretokenizers",
     "post_processor": "processors",
 }
-_PRE_TOKENIZER = {"type": "BertPreTokenizer"}
 _RIGHT = "Right"
 
 
-def make_wordpiece(
+def make(
     vocabulary: Vocabulary,
-    do_lower_case: bool,
-    max_chars_per_word: int,
-    added_tokens: tuple[AddedToken, ...] = (),
+    added_tokens: tuple[AddedToken, ...],
+    *,
+    normalizer: dict[str, Any] | None,
+    pre_tokenizer: dict[str, Any],
+    decoder: dict[str, Any],
+    model: dict[str, Any],
+    post_processor: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns the contents of the file for BERT's tokenizer.
+    """Returns the contents of the file.
 
     Args:
         vocabulary: A `Vocabulary`.
-        do_lower_case: Whether texts lose case and accents.
-        max_chars_per_word: Longer words are unknown.
-        added_tokens: As in `WordpieceSpec`.
+        added_tokens: Those of the tokenizer's spec.
+        normalizer, pre_tokenizer, decoder, model: The file's parts.
+        post_processor: Likewise; None for a template with the vocabulary's
+            special tokens.
     """
-    apart = added_tokens_lib.apart(added_tokens)
-    ids = {
-        token: index
-        for index, token in enumerate(vocabulary.tokens)
-        if token.strip() and token not in apart
-    }
-    cls_token, sep_token = vocabulary_lib.CLS_TOKEN, vocabulary_lib.SEP_TOKEN
-    first = [_special(cls_token, 0), _sequence("A", 0), _special(sep_token, 0)]
-    segment = vocabulary.special.second_segment
-    second = [_sequence("B", segment), _special(sep_token, segment)]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": added_tokens_lib.to_json(added_tokens, vocabulary),
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": bool(do_lower_case),
-        },
-        "pre_tokenizer": _PRE_TOKENIZER,
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": first,
-            "pair": first + second,
-            "special_tokens": {
-                token: {
-                    "id": token,
-                    "ids": [vocabulary.index(token)],
-                    "tokens": [token],
-                }
-                for token in (cls_token, sep_token)
-            },
-        },
-        "decoder": {
-            "type": "WordPiece",
-            "prefix": vocabulary_lib.CONTINUATION,
-            "cleanup": True,
-        },
-        "model": {
-            "type": "WordPiece",
-            "unk_token": vocabulary_lib.UNK_TOKEN,
-            "continuing_subword_prefix": vocabulary_lib.CONTINUATION,
-            "max_input_chars_per_word": max_chars_per_word,
-            "vocab": ids,
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": post_processor or _template(vocabulary),
+        "decoder": decoder,
+        "model": model,
+    }
+
+
+def _template(vocabulary):
+    special = vocabulary.special
+
+    def step(name, segment):
+        kind = "Sequence" if name in ("A", "B") else "SpecialToken"
+        return {kind: {"id": name, "type_id": segment}}
+
+    single, pair = _framed(special)
+    return {
+        "type": "TemplateProcessing",
+        "single": [step(*each) for each in single],
+        "pair": [step(*each) for each in pair],
+        "special_tokens": {
+            token: {
+                "id": token,
+                "ids": [vocabulary.index(token)],
+                "tokens": [token],
+            }
+            for token in (special.cls, special.sep)
         },
     }
 
 
-def _special(token, segment):
-    return {"SpecialToken": {"id": token, "type_id": segment}}
+def _framed(special):
+    """Returns how texts and pairs are framed: lists of (token, segment).
+
+    The texts are "A" and "B".
+    """
+    sep, segment = special.sep, special.second_segment
+    single = [(special.cls, 0), ("A", 0), (sep, 0)]
+    between = [(sep, 0)] * (special.num_between - 1)
+    return single, [*single, *between, ("B", segment), (sep, segment)]
 
 
-def _sequence(name, segment):
-    return {"Sequence": {"id": name, "type_id": segment}}
+@contextlib.contextmanager
+def errors_named(path: str) -> Iterator[None]:
+    """Puts the file's path before the messages of `ValueError`s in the block.
+
+    What the block cannot find in the file becomes one.
+    """
+    try:
+        with files.errors_named(path):
+            yield
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: must be as Hugging Face's `tokenizers` writes it. "
+            f"Received: {type(error).__name__}: {error}."
+        ) from error
 
 
 def model_type(tokenizer: dict[str, Any]) -> Any:
@@ -160,6 +173,40 @@ def part(tokenizer: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {"type": found}
 
 
+def frame(tokenizer: dict[str, Any], ids: Mapping[str, int]) -> SpecialTokens:
+    """Returns how a file frames texts and pairs.
+
+    Args:
+        tokenizer: The contents of the file.
+        ids: {entry: its id}.
+
+    Returns:
+        `SpecialTokens`, of which `cls`, `sep`, `num_between` and
+        `second_segment` are the file's.
+
+    Raises:
+        ValueError: If they are framed in another way, or with other ids than
+            the entries have.
+    """
+    framed = _frames(part(tokenizer, "post_processor"), ids)
+    if framed is not None and len(framed[0]) == 3:
+        (cls, _), _, (sep, _) = framed[0]
+        for num_between, segment in itertools.product((1, 2), (0, 1)):
+            found = SpecialTokens(
+                cls=cls,
+                sep=sep,
+                num_between=num_between,
+                second_segment=segment,
+            )
+            if framed == _framed(found):
+                return found
+    raise ValueError(
+        "`post_processor` must frame texts as CLS A SEP, and pairs as CLS A "
+        "SEP B SEP or CLS A SEP SEP B SEP, with the ids of the vocabulary. "
+        f"Received: {files.shortened(tokenizer.get('post_processor'))}."
+    )
+
+
 def second_segment(
     tokenizer: dict[str, Any], special: SpecialTokens, ids: Mapping[str, int]
 ) -> int:
@@ -168,64 +215,63 @@ def second_segment(
     Args:
         tokenizer: The contents of the file.
         special: The kind's `SpecialTokens`.
-        ids: {special token: its id}.
+        ids: {entry: its id}.
 
     Raises:
-        ValueError: If texts or pairs are framed by other tokens, or have other
-            segments than 0 for A and the same one for B and what follows it.
+        ValueError: If they are framed in another way than the kind's.
     """
-    processor = part(tokenizer, "post_processor")
-    cls, sep = ids[special.cls], ids[special.sep]
-    single = [(cls, 0), ("A", 0), (sep, 0)]
-    between = [(sep, 0)] * (special.num_between - 1)
-    framed = _frames(processor)
-    for segment in (0, 1):
-        pair = [*single, *between, ("B", segment), (sep, segment)]
-        if framed == (single, pair):
-            return segment
-    texts = " ".join([special.cls, "A", special.sep])
-    pairs = " ".join([texts, *[special.sep] * len(between), "B", special.sep])
-    raise ValueError(
-        f"`post_processor` must frame texts as {texts} and pairs as {pairs}, "
-        f"with the ids {cls} and {sep}. "
-        f"Received: {files.shortened(tokenizer.get('post_processor'))}."
-    )
+    found = frame(tokenizer, ids)
+    if (found.cls, found.sep, found.num_between) != (
+        special.cls,
+        special.sep,
+        special.num_between,
+    ):
+        raise ValueError(
+            f"`post_processor` must frame texts with {special.cls} and "
+            f"{special.sep}, and set {special.num_between} of these between a "
+            f"pair. Received: {found.cls}, {found.sep}, {found.num_between}."
+        )
+    return found.second_segment
 
 
-def _frames(processor):
-    """Returns how texts and pairs are framed: lists of (id or name, segment).
+def _frames(processor, ids):
+    """Returns how texts and pairs are framed, as `_framed` does.
 
-    None if that is not known.
+    None if that is not known, or a token has another id than its entry.
     """
+
+    def entry(name, its_ids):
+        if its_ids != [ids[name]]:
+            raise ValueError
+        return name
+
+    def named(step):
+        ((kind, value),) = step.items()
+        name = value["id"]
+        if kind == "SpecialToken":
+            entry(name, processor["special_tokens"][name]["ids"])
+        return name, value["type_id"]
+
+    kind = processor["type"]
     try:
-        if processor["type"] == "TemplateProcessing":
-            return tuple(
-                [
-                    piece
-                    for step in processor[name]
-                    for piece in _pieces(step, processor["special_tokens"])
-                ]
-                for name in ("single", "pair")
+        if kind == "TemplateProcessing":
+            single, pair = processor["single"], processor["pair"]
+            return [*map(named, single)], [*map(named, pair)]
+        # Without its other keys, `tokenizers` takes RoBERTa's for BERT's.
+        is_roberta = kind == "RobertaProcessing" and "trim_offsets" in processor
+        if not is_roberta and kind != "BertProcessing":
+            return None
+        (cls, cls_id), (sep, sep_id) = processor["cls"], processor["sep"]
+        return _framed(
+            SpecialTokens(
+                cls=entry(cls, [cls_id]),
+                sep=entry(sep, [sep_id]),
+                num_between=2 if is_roberta else 1,
+                second_segment=0 if is_roberta else 1,
             )
-        cls, sep = processor["cls"][1], processor["sep"][1]
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
-    single = [(cls, 0), ("A", 0), (sep, 0)]
-    if processor["type"] == "BertProcessing":
-        return single, [*single, ("B", 1), (sep, 1)]
-    if processor["type"] == "RobertaProcessing":
-        return single, [*single, (sep, 0), ("B", 0), (sep, 0)]
-    return None
-
-
-def _pieces(step, special_tokens):
-    ((kind, value),) = step.items()
-    if kind == "Sequence":
-        return [(value["id"], value["type_id"])]
-    return [
-        (index, value["type_id"])
-        for index in special_tokens[value["id"]]["ids"]
-    ]
 
 
 def by_id(ids: dict[str, Any]) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import characters
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import token_finder
+from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers import unigram_files
 from bert_tf.text.tokenizers import words as words_lib
 from bert_tf.text.tokenizers.sentencepiece_model import SPACE
@@ -168,15 +169,41 @@ class UnigramSpec:
 
     @property
     def tokenizer_json(self) -> dict[str, Any]:
-        return unigram_files.make_json(
-            self.vocabulary,
-            sentencepiece_model.parse(self.model),
+        space = {
+            "type": "Metaspace",
+            "replacement": SPACE,
+            "prepend_scheme": "always",
+            "split": True,
+        }
+        splits = [{"type": "WhitespaceSplit"}] * self.splits_at_white_space
+        pieces, charsmap = sentencepiece_model.parse(self.model)
+        steps = unigram_files.normalizer_steps(
             joins_quotes=self.joins_quotes,
             keep_accents=self.keep_accents,
             do_lower_case=self.do_lower_case,
-            splits_at_white_space=self.splits_at_white_space,
+            charsmap=charsmap,
             cleanup=self.cleanup,
-            added_tokens=self.added_tokens,
+        )
+        apart = added_tokens_lib.apart(self.added_tokens)
+        return tokenizer_json.make(
+            self.vocabulary,
+            self.added_tokens,
+            normalizer={"type": "Sequence", "normalizers": steps},
+            pre_tokenizer={
+                "type": "Sequence",
+                "pretokenizers": [*splits, space],
+            },
+            decoder=space,
+            model={
+                "type": "Unigram",
+                "unk_id": self.vocabulary.unk_id,
+                "vocab": [
+                    [piece.text, piece.score]
+                    for piece in pieces
+                    if piece.text not in apart
+                ],
+                "byte_fallback": False,
+            },
         )
 
     def make(self) -> Tokenizer:
@@ -637,17 +664,7 @@ def read(folder: str, settings: dict[str, Any]) -> UnigramSpec:
     """
     found = unigram_files.read(folder, settings)
     with files.errors_named(found.path):
-        return from_model(
-            found.model,
-            found.tokenizer_class,
-            do_lower_case=found.do_lower_case,
-            keep_accents=found.keep_accents,
-            special=found.special,
-            splits_at_white_space=found.splits_at_white_space,
-            cleanup=found.cleanup,
-            added_tokens=found.added_tokens,
-            path=found.path,
-        )
+        return from_model(**found._asdict())
 
 
 def from_model(

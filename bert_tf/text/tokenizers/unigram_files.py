@@ -9,7 +9,6 @@ tokenizer.json           pieces, and how texts are folded, split and framed
 import base64
 import binascii
 import dataclasses
-import itertools
 import struct
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +16,6 @@ from typing import NamedTuple
 
 from bert_tf import files
 from bert_tf.text.tokenizers import added_token_files
-from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.added_tokens import AddedToken
@@ -27,6 +25,8 @@ from bert_tf.text.tokenizers.sentencepiece_model import SPACE
 from bert_tf.text.tokenizers.sentencepiece_model import UNKNOWN
 from bert_tf.text.tokenizers.sentencepiece_model import Model
 from bert_tf.text.tokenizers.sentencepiece_model import Piece
+from bert_tf.text.tokenizers.tokenizer_json import SETTINGS_FILE
+from bert_tf.text.tokenizers.tokenizer_json import TOKENIZER_FILE
 from bert_tf.text.vocabulary import ALBERT
 from bert_tf.text.vocabulary import ROBERTA
 from bert_tf.text.vocabulary import SpecialTokens
@@ -49,8 +49,6 @@ MODEL_FILES = {
 # The name of the file in google-research/albert's releases.
 _GOOGLE_FILE = "30k-clean.model"
 ALL_MODEL_FILES = (*MODEL_FILES.values(), _GOOGLE_FILE)
-SETTINGS_FILE = "tokenizer_config.json"
-TOKENIZER_FILE = "tokenizer.json"
 
 _NAME = "a unigram tokenizer"
 # fairseq's files begin with these.
@@ -90,16 +88,6 @@ CLEANUP: dict[str, dict[str, Any]] = {
 }
 # Line ends become spaces: nothing to what splits at white space anyway.
 _LINE_ENDS = {"type": "Replace", "pattern": {"String": "\n"}, "content": " "}
-# {post-processor without a template: its keys, how many SEP are between the
-# texts of a pair, the segment of the second}
-_PROCESSING = {
-    "BertProcessing": ({"type", "cls", "sep"}, 1, 1),
-    "RobertaProcessing": (
-        {"type", "cls", "sep", "trim_offsets", "add_prefix_space"},
-        2,
-        0,
-    ),
-}
 # Quotes that are joined: pattern and content of a normaliser's step.
 _QUOTES = tuple(({"String": pair}, '"') for pair in ("``", "''"))
 
@@ -199,105 +187,35 @@ def unlikely(piece: Piece) -> Piece:
     return piece._replace(score=score)
 
 
-def make_json(
-    vocabulary: Vocabulary,
-    model: Model,
+def normalizer_steps(
     *,
     joins_quotes: bool,
     keep_accents: bool,
     do_lower_case: bool,
-    splits_at_white_space: bool,
-    cleanup: tuple[str, ...],
-    added_tokens: tuple[AddedToken, ...],
-) -> dict[str, Any]:
-    """Returns the contents of tokenizer.json.
+    charsmap: bytes,
+    cleanup: Iterable[str],
+) -> list[dict[str, Any]]:
+    """Returns the steps of the normaliser in tokenizer.json.
 
     Args:
-        vocabulary: The `Vocabulary`.
-        model: Its `Model`.
-        joins_quotes: As in `unigram.UnigramSpec`.
-        keep_accents: Likewise.
-        do_lower_case: Likewise.
-        splits_at_white_space: Likewise.
-        cleanup: Likewise.
-        added_tokens: Likewise.
+        charsmap: The model's table of characters.
+        joins_quotes, keep_accents, do_lower_case, cleanup: As in
+            `unigram.UnigramSpec`.
     """
-    apart = added_tokens_lib.apart(added_tokens)
-    special = vocabulary.special
-    cls, sep = special.cls, special.sep
-    steps = []
+    steps: list[dict[str, Any]] = []
     if joins_quotes:
-        steps += [_replace({"String": quotes}, '"') for quotes in ("``", "''")]
+        steps += [
+            {"type": "Replace", "pattern": pattern, "content": content}
+            for pattern, content in _QUOTES
+        ]
     if not keep_accents:
         steps += [{"type": "NFKD"}, {"type": "StripAccents"}]
     if do_lower_case:
         steps.append({"type": "Lowercase"})
-    if model.charsmap:
-        encoded = base64.b64encode(model.charsmap).decode()
+    if charsmap:
+        encoded = base64.b64encode(charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
-    steps += [CLEANUP[step] for step in cleanup]
-    single, pair = _frame(special)
-    space = {
-        "type": "Metaspace",
-        "replacement": SPACE,
-        "prepend_scheme": "always",
-        "split": True,
-    }
-    splits: list[dict[str, Any]] = [space]
-    if splits_at_white_space:
-        splits = [{"type": "WhitespaceSplit"}, space]
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added_tokens_lib.to_json(added_tokens, vocabulary),
-        "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": splits},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": single,
-            "pair": pair,
-            "special_tokens": {
-                token: {
-                    "id": token,
-                    "ids": [vocabulary.index(token)],
-                    "tokens": [token],
-                }
-                for token in (cls, sep)
-            },
-        },
-        "decoder": space,
-        "model": {
-            "type": "Unigram",
-            "unk_id": vocabulary.unk_id,
-            "vocab": [
-                [piece.text, piece.score]
-                for piece in model.pieces
-                if piece.text not in apart
-            ],
-            "byte_fallback": False,
-        },
-    }
-
-
-def _frame(special):
-    """Returns the templates of one text and of a pair, as in the file."""
-    second_segment = special.second_segment
-
-    def token(content, segment=0):
-        return {"SpecialToken": {"id": content, "type_id": segment}}
-
-    def text(name, segment=0):
-        return {"Sequence": {"id": name, "type_id": segment}}
-
-    single = [token(special.cls), text("A"), token(special.sep)]
-    between = [token(special.sep)] * (special.num_between - 1)
-    second = [text("B", second_segment), token(special.sep, second_segment)]
-    return single, [*single, *between, *second]
-
-
-def _replace(pattern, content):
-    return {"type": "Replace", "pattern": pattern, "content": content}
+    return [*steps, *(CLEANUP[name] for name in cleanup)]
 
 
 def read(folder: str, settings: dict[str, Any]) -> Found:
@@ -319,7 +237,7 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
     tokenizer = None
     if files.exists(path):
         tokenizer = files.read_object(path)
-        with files.errors_named(path):
+        with tokenizer_json.errors_named(path):
             found = _read_json(path, tokenizer, settings, name)
     else:
         found = _read_model(folder, settings, name)
@@ -453,17 +371,14 @@ def typed(
 
 def _read_json(path, tokenizer, settings, name):
     tokenizer_json.check_truncation(tokenizer)
-    model = tokenizer.get("model")
-    if not isinstance(model, dict) or model.get("type") != "Unigram":
-        raise ValueError(
-            f"`model.type` must be Unigram in {_NAME}. Received: "
-            f"{files.shortened(_type_of(model))}."
-        )
+    model = tokenizer["model"]
     if model.get("byte_fallback"):
         raise ValueError(
             f"`model.byte_fallback` must be false in {_NAME}. Received: true."
         )
-    pieces = _pieces(model.get("vocab"))
+    pieces = [Piece(text, float(score)) for text, score in model["vocab"]]
+    if not pieces:
+        raise ValueError("`model.vocab` must have pieces. Received: none.")
     ids = {piece.text: number for number, piece in enumerate(pieces)}
     added = added_token_files.in_json(path, tokenizer)
     special = _special(
@@ -491,7 +406,7 @@ def _read_json(path, tokenizer, settings, name):
 
 def _special(tokenizer, settings, ids):
     """Returns the `SpecialTokens` of a file, given the ids of all entries."""
-    frame = _read_frame(tokenizer.get("post_processor"), ids)
+    frame = tokenizer_json.frame(tokenizer, ids)
 
     def named(key, usual):
         given = _content(settings.get(key))
@@ -511,63 +426,6 @@ def _special(tokenizer, settings, ids):
         unk=unk,
         mask=named("mask_token", ("<mask>", "[MASK]")),
     )
-
-
-def _read_frame(processor, ids):
-    """Returns the `SpecialTokens` that frame texts.
-
-    Args:
-        processor: The file's `post_processor`.
-        ids: {entry: its id}.
-    """
-    steps = _steps(processor, "processors")
-    frames = list(filter(None, map(_frame_of, steps)))
-    if len(steps) != 1 or not frames:
-        raise ValueError(
-            "`post_processor` must frame texts as CLS A SEP, and pairs as CLS "
-            "A SEP B SEP or CLS A SEP SEP B SEP. Received: "
-            f"{files.shortened(processor)}."
-        )
-    (frame, its_ids) = frames[0]
-    for token in (frame.cls, frame.sep):
-        if token not in ids or its_ids.get(token) != [ids[token]]:
-            raise ValueError(
-                f"`post_processor`: the id of {token} must be that of the "
-                f"vocabulary, {ids.get(token)}. Received: "
-                f"{files.shortened(its_ids.get(token))}."
-            )
-    return frame
-
-
-def _frame_of(step):
-    """Returns `SpecialTokens` and {token: [id]} of a step; None if unknown."""
-    kind = _type_of(step)
-    if kind in _PROCESSING and set(step) == _PROCESSING[kind][0]:
-        (cls, cls_id), (sep, sep_id) = step["cls"], step["sep"]
-        _, num_between, segment = _PROCESSING[kind]
-        frame = SpecialTokens(
-            cls=cls, sep=sep, num_between=num_between, second_segment=segment
-        )
-        return frame, {cls: [cls_id], sep: [sep_id]}
-    if kind != "TemplateProcessing":
-        return None
-    received = (step.get("single"), step.get("pair"))
-    names = [
-        item["SpecialToken"]["id"]
-        for item in received[0] or ()
-        if "SpecialToken" in item
-    ]
-    for num_between, segment in itertools.product((1, 2), (0, 1)):
-        frame = SpecialTokens(
-            cls=names[0] if names else "",
-            sep=names[-1] if names else "",
-            num_between=num_between,
-            second_segment=segment,
-        )
-        if _frame(frame) == received:
-            tokens = step.get("special_tokens") or {}
-            return frame, {name: its["ids"] for name, its in tokens.items()}
-    return None
 
 
 def _kind(folds, special, pieces, name):
@@ -619,15 +477,6 @@ def _check_class(name, special, unk_id):
         )
 
 
-def _list(name, values):
-    """Returns a list of the file; null counts as an empty one."""
-    if values is not None and not isinstance(values, list):
-        raise ValueError(
-            f"`{name}` must be a list. Received: {files.shortened(values)}."
-        )
-    return values or []
-
-
 def _steps(part, key):
     """Returns the steps of a part of the file; null has none.
 
@@ -639,31 +488,12 @@ def _steps(part, key):
         return []
     if _type_of(part) != "Sequence":
         return [part]
-    parts = _list(key, part.get(key))
-    return list(itertools.chain(*(_steps(step, key) for step in parts)))
+    return [each for step in part.get(key) or () for each in _steps(step, key)]
 
 
 def _type_of(part):
     """Returns the type of an object in the file; other values as they are."""
     return part.get("type") if isinstance(part, dict) else part
-
-
-def _pieces(vocabulary):
-    if not isinstance(vocabulary, list) or not vocabulary:
-        raise ValueError("`model.vocab` must be a list of pieces with scores.")
-    for number, pair in enumerate(vocabulary):
-        is_good = (
-            isinstance(pair, list)
-            and len(pair) == 2
-            and isinstance(pair[0], str)
-            and type(pair[1]) in (int, float)
-        )
-        if not is_good:
-            raise ValueError(
-                f"`model.vocab`: piece {number} must be a text and a score. "
-                f"Received: {files.shortened(pair)}."
-            )
-    return [Piece(text, float(score)) for text, score in vocabulary]
 
 
 def _is_cleanup(step):

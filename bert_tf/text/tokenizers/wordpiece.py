@@ -199,11 +199,34 @@ class WordpieceSpec:
 
     @property
     def tokenizer_json(self) -> dict[str, Any]:
-        return tokenizer_json.make_wordpiece(
+        apart = added_tokens_lib.apart(self.added_tokens)
+        return tokenizer_json.make(
             self.vocabulary,
-            self.do_lower_case,
-            self.max_chars_per_word,
             self.added_tokens,
+            normalizer={
+                "type": "BertNormalizer",
+                "clean_text": True,
+                "handle_chinese_chars": True,
+                "strip_accents": None,
+                "lowercase": bool(self.do_lower_case),
+            },
+            pre_tokenizer={"type": "BertPreTokenizer"},
+            decoder={
+                "type": "WordPiece",
+                "prefix": vocabulary_lib.CONTINUATION,
+                "cleanup": True,
+            },
+            model={
+                "type": "WordPiece",
+                "unk_token": vocabulary_lib.UNK_TOKEN,
+                "continuing_subword_prefix": vocabulary_lib.CONTINUATION,
+                "max_input_chars_per_word": self.max_chars_per_word,
+                "vocab": {
+                    token: index
+                    for index, token in enumerate(self.vocabulary.tokens)
+                    if token.strip() and token not in apart
+                },
+            },
         )
 
     def make(self) -> Tokenizer:

@@ -18,6 +18,8 @@ from bert_tf.text.tokenizers import added_token_files
 from bert_tf.text.tokenizers import tokenizer_classes
 from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.added_tokens import AddedToken
+from bert_tf.text.tokenizers.tokenizer_json import SETTINGS_FILE
+from bert_tf.text.tokenizers.tokenizer_json import TOKENIZER_FILE
 from bert_tf.text.tokenizers.wordpiece import MAX_CHARS_PER_WORD
 from bert_tf.text.vocabulary import BERT
 from bert_tf.text.vocabulary import CONTINUATION
@@ -25,8 +27,6 @@ from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "vocab.txt"
-SETTINGS_FILE = "tokenizer_config.json"
-TOKENIZER_FILE = "tokenizer.json"
 
 _logger = logging.getLogger(__name__)
 
@@ -170,12 +170,7 @@ def _check_agreement(settings, told, in_json, do_lower_case):
         if name == "do_lower_case" and do_lower_case is not None:
             # It was given, whatever the files say.
             continue
-        if received != expected:
-            raise ValueError(
-                f"`{name}` must be {expected}, as the normalizer of "
-                f"{TOKENIZER_FILE} says. Received: {name}={received}"
-                f"{'' if name in settings else ', by default'}."
-            )
+        tokenizer_classes.check_same(settings, name, received, expected)
 
 
 def _normalizer(tokenizer):

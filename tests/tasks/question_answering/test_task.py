@@ -29,6 +29,7 @@ from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.tuning import fit as fine_tuning
 
 VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *"abcdef?"))
@@ -179,7 +180,9 @@ def test_fit_and_loop_give_equal_weights(tmp_path):
     source = make_source()
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     config = loop.TrainingConfig(
-        num_train_steps=6, train_batch_size=4, iterations_per_loop=6
+        num_train_steps=6,
+        train_batch_size=4,
+        options=LoopOptions(iterations_per_loop=6),
     )
     fitted = make_state(tmp_path / "fit", strategy)
     before = [np.array(value) for value in fitted.model.trainable_variables]

@@ -20,6 +20,7 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
+from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
 from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning.config import FineTuningConfig
@@ -64,7 +65,9 @@ def make_state(task, folder, strategy):
 
 
 CONFIG = loop.TrainingConfig(
-    num_train_steps=6, train_batch_size=8, seed=9, iterations_per_loop=1
+    num_train_steps=6,
+    train_batch_size=8,
+    options=LoopOptions(random_seed=9, iterations_per_loop=1),
 )
 
 

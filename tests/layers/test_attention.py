@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.layers import attend as attend_lib
-from bert_tf.layers.attend import attend
-from bert_tf.layers.dropout import draw_factors
-from bert_tf.layers.self_attention import SelfAttention
+from bert_tf.layers import attention
+from bert_tf.layers.attention import SelfAttention
+from bert_tf.layers.attention import attend
+from bert_tf.layers.basic import draw_factors
 
 SEED = tf.constant([5, 7], tf.int64)
 # Batch 3, heads 2, queries 4, keys 5, head size 6.
@@ -115,7 +115,7 @@ def test_chunks_in_16_bits(dtype, atol):
 
 
 def test_each_tile_of_queries_drops_others():
-    seeds = [attend_lib._seed_of(SEED, tile) for tile in range(3)]
+    seeds = [attention._seed_of(SEED, tile) for tile in range(3)]
     tiles = [
         np.array(draw_factors((1, 2, 128, 64), 0.5, seed, "float32")) > 0
         for seed in seeds

@@ -1,0 +1,107 @@
+"""The base of all models with an encoder and heads."""
+
+import dataclasses
+from typing import Any
+from typing import ClassVar
+
+import keras
+
+from bert_tf import features
+from bert_tf.layers.configured import AnyConfig
+from bert_tf.layers.configured import ConfiguredModel
+from bert_tf.layers.embeddings import BertEmbeddings
+from bert_tf.layers.heads import ClassificationHead
+from bert_tf.layers.heads import HiddenLayer
+from bert_tf.models.encoder import BertEncoder
+
+
+class EncoderModel(ConfiguredModel):
+    """A model with an encoder, and with heads that its own `build` builds.
+
+    Args:
+        config: A `BertConfig`.
+        shared_embeddings, attention_chunk, rematerialize: As in `BertEncoder`.
+
+    Call arguments of every subclass, besides its inputs:
+        encoder: What is called instead of the model's own encoder, with its
+            arguments and results; None for that.
+
+    Attributes:
+        export_inputs: Names of the inputs in the signature of `export`.
+        export_rank: Number of axes of each input, all of any length.
+        replaces_pooler: Whether the model has no use for a pooler that was
+            not trained on pairs of sentences.
+        trains_padding: As in `BertEncoder`.
+    """
+
+    export_inputs: ClassVar[tuple[str, ...]] = features.MODEL_INPUTS
+    export_rank: ClassVar[int] = 2
+    replaces_pooler: ClassVar[bool] = False
+    trains_padding: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        config: AnyConfig,
+        shared_embeddings: BertEmbeddings | None = None,
+        attention_chunk: int | None = None,
+        rematerialize: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        encoder_config = self.config
+        if self.replaces_pooler and not self.config.is_trained_on_pairs:
+            encoder_config = dataclasses.replace(self.config, has_pooler=False)
+        self.encoder = BertEncoder(
+            encoder_config,
+            shared_embeddings,
+            attention_chunk,
+            rematerialize,
+            self.trains_padding,
+            dtype=self.dtype_policy,
+            name="encoder",
+        )
+
+    def get_config(self):
+        return super().get_config() | {
+            "attention_chunk": self.encoder.attention_chunk,
+            "rematerialize": self.encoder.rematerialize,
+        }
+
+    def export(
+        self,
+        filepath,
+        format="tf_saved_model",
+        verbose=None,
+        input_signature=None,
+        **kwargs,
+    ):
+        # Keras would take the shapes that `build` was called with, but the
+        # models here build themselves before there are inputs.
+        if input_signature is None:
+            spec = keras.InputSpec(
+                dtype="int32", shape=(None,) * self.export_rank
+            )
+            input_signature = [dict.fromkeys(self.export_inputs, spec)]
+        super().export(filepath, format, verbose, input_signature, **kwargs)
+
+    def make_head(
+        self, num_labels: int, name: str, dropout: float = 0.0
+    ) -> ClassificationHead:
+        return ClassificationHead(
+            self.config, num_labels, dropout, dtype=self.dtype_policy, name=name
+        )
+
+    def make_hidden_layer(
+        self, name: str, dropout: float = 0.0
+    ) -> HiddenLayer | None:
+        """Returns a classifier's hidden layer; None if the pooler is it."""
+        activation = self.config.classifier_hidden_act
+        if activation is None or self.encoder.config.has_pooler:
+            return None
+        return HiddenLayer(
+            self.config,
+            activation,
+            dropout,
+            dtype=self.dtype_policy,
+            name=name,
+        )
