@@ -244,9 +244,15 @@ def export_int8(servable, texts, folder):
     check_ops, saved_model.check_ops = saved_model.check_ops, lambda *_, **__: 0
     try:
         with dense_layers_of(servable.model, compute):
-            exporter.save(servable, folder)
+            save(servable, folder)
     finally:
         saved_model.check_ops = check_ops
+
+
+def save(servable, folder):
+    module = exporter.make(servable, folder)
+    traced = exporter.sign(servable, module)
+    exporter.write(folder, servable, module, traced)
 
 
 def measure_models():
@@ -266,14 +272,14 @@ def measure_models():
             servable = opening.open_folder(
                 _INIT_CHECKPOINT.value,
                 ExportOptions(
-                    kind="embedding", is_frozen=True, precision=precision
+                    kind="embedding", freeze=True, precision=precision
                 ),
             )
             if name.startswith("int8"):
                 rows = [(text.encode(),) for text in texts[:64]]
                 export_int8(servable, rows, folder)
             else:
-                exporter.save(servable, folder)
+                save(servable, folder)
             session = session_of(tf.Graph())
             with session.graph.as_default():
                 loaded = v1.saved_model.load(session, ["serve"], folder)

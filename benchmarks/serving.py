@@ -12,8 +12,7 @@ two classes, and no accuracy is measured. All sides use the same folder:
 
     float32           our SavedModel, run by TensorFlow
     float32_frozen    the same with --freeze
-    bfloat16_frozen   the same with --serving_precision=bfloat16 --freeze
-    float32_jit       the same with --freeze --jit, once compiled; only classes
+    bfloat16_frozen   the same with --precision=bfloat16 --freeze
     onnx, onnx_int8   our ONNX, by ONNX Runtime and `tokenizers`; only classes
     transformers      eager, float32: its pipeline for entities; for spans, what
                       its pipeline did before release 5 removed it
@@ -125,13 +124,10 @@ _KINDS = {
 _PLAIN = ExportOptions()
 _OPTIONS = {
     "float32": _PLAIN,
-    "float32_frozen": ExportOptions(is_frozen=True, is_checked=False),
+    "float32_frozen": ExportOptions(freeze=True, check=False),
     # The table shows in the score what it costs.
     "bfloat16_frozen": ExportOptions(
-        precision=BFLOAT16, is_frozen=True, is_checked=False
-    ),
-    "float32_jit": ExportOptions(
-        is_frozen=True, is_jit_compiled=True, is_checked=False
+        precision=BFLOAT16, freeze=True, check=False
     ),
 }
 _OURS = (*_OPTIONS, "onnx", "onnx_int8")
@@ -146,7 +142,6 @@ _OF_PEERS_ONNX = {
 _IN_FLOAT32 = (
     "float32",
     "float32_frozen",
-    "float32_jit",
     "onnx",
     "transformers",
     "onnxruntime",
@@ -325,9 +320,7 @@ def measure(sides, rows, batch_size):
         for start in range(0, len(rows) - batch_size + 1, batch_size)
     ]
     for side in sides:  # The first call of a size is not counted.
-        options = _OPTIONS.get(side.name.side, _PLAIN)
-        # A compiled export compiles each batch's length: warm up on all.
-        for batch in batches if options.is_jit_compiled else batches[:3]:
+        for batch in batches[:3]:
             side.ask(json.dumps(batch))
     batches_a_turn = max(1, _STRINGS_A_TURN // batch_size)
     for start in range(0, len(batches), batches_a_turn):
@@ -392,11 +385,7 @@ def print_ratios(found):
 def wanted_sides(kind):
     """Returns the names of the sides, a set."""
     has_classes = kind == "classes"
-    names = {"transformers"} | {
-        name
-        for name, options in _OPTIONS.items()
-        if has_classes or not options.is_jit_compiled
-    }
+    names = {"transformers", *_OPTIONS}
     if has_classes and _ONNXRUNTIME_PYTHON.value is not None:
         names |= _OF_ONNX.keys() | _OF_PEERS_ONNX.keys()
     chosen = {*(_SIDES.value or names)}

@@ -9,9 +9,12 @@ from absl import logging
 # that flag.
 ALIASES = {
     "corpus_prompt": "passage_prompt",
+    "embedding": "pooling",
+    "input_file": "check_file",
     "loss": "loss_name",
     "max_score": "max_negative_score",
     "score_column": "label_column",
+    "serving_precision": "precision",
     "test_file": "predict_file",
 }
 

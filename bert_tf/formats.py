@@ -27,8 +27,9 @@ TASK = 2
 # development sets; its epochs.json may have the step of the model.
 TRAINING = 4
 # The manifest of an export: version 2 has all options, the hashes of the
-# weights and the result of the check.
-EXPORT = 2
+# weights and the result of the check. Version 3 has the options under the names
+# of their flags, and the family of the task.
+EXPORT = 3
 # The manifest of vectors in files.
 VECTORS = 1
 

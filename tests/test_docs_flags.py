@@ -26,7 +26,9 @@ OTHERS = {
     *("help", "logdir", "no-deps", "use_one_hot_embeddings"),
     *("tensorflow_intra_op_parallelism", "tensorflow_inter_op_parallelism"),
     "allow_version_labels_for_unavailable_models",
-    "xla_cpu_compilation_enabled",
+    *("xla_cpu_compilation_enabled", "tf_xla_cpu_global_jit"),
+    # Of Python.
+    "version",
 }
 SERVING = ROOT / "export" / "serving"
 

@@ -155,8 +155,10 @@ def test_an_export_answers_as_its_model_does(folder):
     )
     # What it holds of its options is less than a later release stores.
     options = saved_model.read_options(export)
-    assert (options.max_seq_length, options.is_frozen) == (16, False)
-    stored = check.trained_servable(export, str(folder / "tuned"))
+    assert (options.max_seq_length, options.freeze) == (16, False)
+    stored = check.trained_servable(
+        saved_model.read_options(export), str(folder / "tuned")
+    )
     assert stored.options == servable.options
 
 
@@ -177,7 +179,7 @@ def read_task(folder):
     [
         ("tuned/task.json", read_task, 2),
         ("tuned/train/model.json", read_training, 4),
-        ("export/1/assets.extra/bert_tf.json", read_export, 2),
+        ("export/1/assets.extra/bert_tf.json", read_export, 3),
     ],
 )
 def test_versions(folder, tmp_path, name, read, latest):

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -66,23 +65,9 @@ class Checkpoint:
         """The folder of the configuration and the vocabulary."""
         return self.container.folder
 
-    @property
-    def weight_files(self) -> list[str]:
-        """The paths of the files that hold the tensors, sorted."""
-        paths = []
-        container = self.container
-        for path in {container.file_of(name) for name in container.shapes}:
-            if files.exists(path):
-                paths.append(path)
-                continue
-            # The path is a TF1 prefix, and its files are numbered.
-            folder, prefix = os.path.split(path)
-            paths += [
-                f"{folder}/{name}"
-                for name in files.list_folder(folder)
-                if name.startswith(f"{prefix}.data-")
-            ]
-        return sorted(paths)
+    def weights_sha256(self) -> dict[str, str]:
+        """Returns {name of a file of tensors: its SHA-256}."""
+        return self.container.weights_sha256()
 
     @property
     def problem_type(self) -> str | None:

@@ -13,21 +13,13 @@ import tensorflow as tf
 
 from bert_tf.playground import requests
 from bert_tf.serving.graph import signatures
-from bert_tf.serving.graph.module import ModelCaller
+from bert_tf.serving.graph.module import TracedModel
 from bert_tf.serving.kinds.embedding import OUTPUT
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.tasks import families
 from bert_tf.tasks.retrieval import ranking
 
 _STRINGS = tf.TensorSpec([None], tf.string)
-
-
-class _Module(ModelCaller):
-    """A servable's model, as called by its answers, without a SavedModel."""
-
-    def __init__(self, servable: Servable) -> None:
-        super().__init__(servable)
-        self.preprocessor = servable.preprocess
 
 
 class Shown(abc.ABC):
@@ -45,14 +37,14 @@ class Shown(abc.ABC):
     def __init__(self, servable: Servable) -> None:
         self.servable = servable
         self.task = servable.task
-        module = _Module(servable)
+        model = TracedModel(servable)
 
         @tf.function(
             autograph=False,
             input_signature=[signatures.strings_spec(servable.text_features)],
         )
         def answer(texts):
-            return servable.answer_texts(module, texts)
+            return servable.answer_texts(texts, servable.preprocess, model)
 
         self._answer = answer
 
@@ -279,7 +271,7 @@ class Sentences(Shown):
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {
-            "prompt": self.servable.options.settings["prompt"],
+            "prompt": self.servable.options.prompt,
         }
 
     def answer(self, texts: Sequence[str]) -> dict[str, Any]:

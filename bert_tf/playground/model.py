@@ -307,14 +307,13 @@ def _open(model_dir, max_seq_length):
     if kind is Encoder:
         kind = FillMask if parts.MASKED_LM in found else Embedding
         name = kind.KIND
-    counts = COUNT_TOKENS in kind.SETTINGS
-    has_windows = "max_windows" in kind.BOUNDS
+    has_windows = "max_windows" in kind.DEFAULTS
     return opening.open_folder(
         model_dir,
         ExportOptions(
             kind=name,
             max_seq_length=max_seq_length,
-            settings={COUNT_TOKENS: True} if counts else {},
-            bounds={"max_windows": _MAX_WINDOWS} if has_windows else {},
+            count_tokens=COUNT_TOKENS in kind.DEFAULTS,
+            max_windows=_MAX_WINDOWS if has_windows else None,
         ),
     )

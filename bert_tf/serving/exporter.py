@@ -2,29 +2,32 @@
 
 import dataclasses
 import os
-import tempfile
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.saved_model import save_context
 
 from bert_tf import files
+from bert_tf.serving import onnx_exporter
 from bert_tf.serving import publishing
 from bert_tf.serving import saved_model
 from bert_tf.serving.formats import warmup
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.texts import Row
+from bert_tf.serving.onnx_exporter import OnnxExport
 from bert_tf.serving.options import FLOAT32
-from bert_tf.serving.options import IDS
-from bert_tf.serving.options import TIMEOUT_SECONDS
+from bert_tf.serving.options import ONNX
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import accuracy
 from bert_tf.serving.proof import check
-from bert_tf.serving.proof import compilation
 from bert_tf.serving.proof import report
 from bert_tf.serving.proof.accuracy import Scorer
 
 _DEFAULT = ExportOptions()
+_SAVING = tf.saved_model.SaveOptions()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,7 +88,7 @@ def export(
     model_dir: files.AnyPath,
     export_dir: files.AnyPath,
     options: ExportOptions = _DEFAULT,
-) -> Export:
+) -> Export | OnnxExport:
     """Writes a model folder as a SavedModel to `export_dir/version/`.
 
     Several exporters may write to the same folder at once; each gets a version
@@ -99,11 +102,12 @@ def export(
 
     Returns:
         An `Export`: `path` is the version's folder, and `str()` gives a table
-        of its signatures and of the check.
+        of its signatures and of the check. With `format="onnx"`, an
+        `OnnxExport`.
 
     Raises:
-        ValueError: If the folder cannot be exported, the version exists, or
-            answers differ. Nothing is written in that case.
+        ValueError: If the folder cannot be exported, or answers differ. Nothing
+            is written in that case.
 
     Example:
 
@@ -119,34 +123,29 @@ def export(
     """
     _check_arguments(model_dir, export_dir, options)
     export_dir = os.fspath(export_dir).rstrip("/")
-    version = options.version
-    # Versions in ONNX are only written to a disk.
-    if not files.is_remote(export_dir):
-        saved_model.check_holds_no(
-            export_dir,
-            saved_model.ONNX_FILE,
-            "version in ONNX: a server of these would take the SavedModel for "
-            "one of them",
-        )
-    present = publishing.check_version(export_dir, version)
-    publishing.warn_of_leftovers(export_dir)
-    servable = _open_folder(model_dir, options)
+    if options.format == ONNX:
+        return onnx_exporter.export(model_dir, export_dir, options)
+    if options.warmup_batch_sizes:
+        warmup.check_installed()
+    present = publishing.prepare(export_dir, saved_model.ONNX_FILE)
+    # Open, make, sign, write, prove, publish.
+    servable = opening.open_folder(model_dir, options)
+    warmup.check_number(servable)
     texts = servable.check_texts()
-    dev_set = _read_dev_set(servable)
-    with publishing.work_folder(export_dir) as temporary:
-        save(servable, temporary)
-        if _is_warmed_up(options):
-            warmup.write_requests(
-                temporary,
-                servable,
-                options.warmup_batch_sizes,
-                os.path.basename(export_dir),
-            )
+    dev_set = accuracy.read_dev_set(servable)
+    with publishing.work_folder(export_dir) as folder:
+        module = make(servable, folder)
+        traced = sign(servable, module)
+        write(folder, servable, module, traced)
+        if options.warmup_batch_sizes:
+            name = os.path.basename(export_dir)
+            warmup.write_requests(folder, servable, name)
         table = ""
-        if options.is_checked:
-            table = _check(temporary, servable, model_dir, texts, dev_set)
-        exported = _describe(temporary, table)
-        version = publishing.publish(temporary, export_dir, version)
+        if options.check:
+            scorer = Scorer(dev_set) if dev_set else None
+            table = prove(folder, servable, model_dir, texts, scorer)
+        exported = _describe(folder, table)
+        version = publishing.publish(folder, export_dir)
     pruned = ()
     if options.keep_versions is not None:
         pruned = tuple(
@@ -170,132 +169,100 @@ def _check_arguments(model_dir, export_dir, options):
         )
 
 
-def _is_warmed_up(options):
-    """Returns whether the SavedModel holds requests to warm a server up."""
-    return bool(options.warmup_batch_sizes) or options.is_jit_compiled
-
-
-def _open_folder(model_dir, options):
-    """Returns the `Servable` of a model folder.
-
-    Raises:
-        ValueError: If the folder cannot be exported with these options.
-    """
-    if _is_warmed_up(options):
-        warmup.check_installed()
-    servable = opening.open_folder(model_dir, options)
-    if _is_warmed_up(options):
-        warmup.check_number(servable, options.warmup_batch_sizes)
-    if not servable.takes_text:
-        _check_bounds_of_ids(options.bounds, servable)
-    return servable
-
-
-def _read_dev_set(servable):
-    """Returns the `DevSet` of the check file; None if no score is asked for."""
-    options = servable.options
-    if (
-        options.precision != FLOAT32
-        or options.max_accuracy_loss is not None
-        or options.label_column is not None
-    ):
-        return accuracy.read_dev_set(servable, options)
-    return None
-
-
-def _check(folder, servable, model_dir, texts, dev_set):
-    """Checks a SavedModel that is not published yet, and returns the table.
-
-    Raises:
-        ValueError: If it does not answer as the trained model does.
-    """
-    table, problem = _compare(folder, servable, model_dir, texts, dev_set)
-    if problem:
-        raise ValueError(f"{problem}; nothing was exported.\n{table}")
-    if servable.options.is_jit_compiled:
-        seconds = compilation.seconds_by_shape(folder, servable)
-        table = f"{table}\n{report.compilation_table(seconds)}"
-    return table
-
-
-def _compare(folder, servable, model_dir, texts, dev_set):
-    """Compares a SavedModel with the trained model and records the result.
-
-    Returns:
-        The table of the comparison, and what is wrong with the SavedModel, ""
-        if nothing is.
-    """
-    options, trained = servable.options, servable
-    if options.precision != FLOAT32:
-        trained = check.trained_servable(folder, model_dir)
-    scorer = dev_set and Scorer(dev_set)
-    release, comparisons = check.compare(
-        folder,
-        trained,
-        texts,
-        timeout_seconds=options.timeout_seconds or TIMEOUT_SECONDS,
-        scorer=scorer,
-    )
-    settings = saved_model.read_settings(folder)
-    settings["check"] = list(map(dataclasses.asdict, comparisons))
-    table, problem = report.comparisons_table(release, comparisons), ""
-    if not all(comparison.is_equal for comparison in comparisons):
-        problem = f"The SavedModel does not answer as {model_dir} does"
-    elif scorer:
-        found = scorer.accuracy()
-        settings["accuracy"] = files.with_nulls(dataclasses.asdict(found))
-        table = f"{table}\n{found}"
-        if found.exceeds(options.max_accuracy_loss):
-            problem = (
-                f"The SavedModel scores too much less than {model_dir} does"
-            )
-    saved_model.write_settings(folder, settings)
-    return table, problem
-
-
-def _check_bounds_of_ids(bounds, servable):
-    """Raises `ValueError` for bounds that do not apply to requests of ids."""
-    unused = [name for name in bounds if name not in servable.BOUNDS_OF_IDS]
-    if unused:
-        names = " and ".join(f"`{name}`" for name in unused)
-        values = ", ".join(f"{name}={bounds[name]!r}" for name in unused)
-        raise ValueError(
-            f"{names} must not be given with contents={IDS}, which takes no "
-            f"text. Received: {values}."
-        )
-
-
-def save(servable: Servable, folder: str) -> None:
-    """Writes a SavedModel into a local folder, which may exist.
+def make(servable: Servable, folder: str) -> Any:
+    """Returns the root object of a SavedModel, its callables traced.
 
     Args:
         servable: A `Servable`.
-        folder: The folder.
+        folder: The local folder that the SavedModel will be written into. The
+            vocabulary is there afterwards.
+    """
+    # Where the SavedModel has its files.
+    vocab_path = f"{folder}/assets/vocab.txt"
+    files.make_folder(f"{folder}/assets")
+    files.write_text(vocab_path, servable.preprocessor.vocabulary.to_text())
+    # Functions traced outside this context are traced again on saving, and the
+    # graph would hold both.
+    with save_context.save_context(_SAVING):
+        return servable.MODULE(servable, vocab_path)
+
+
+def sign(servable: Servable, module: Any) -> dict[str, Any]:
+    """Returns the signatures of what `make` returned: {name: function}."""
+    with save_context.save_context(_SAVING):
+        return signatures.make_signatures(servable, module)
+
+
+def write(
+    folder: str, servable: Servable, module: Any, traced: dict[str, Any]
+) -> None:
+    """Writes a SavedModel.
+
+    Args:
+        folder: As in `make`.
+        servable: The `Servable`.
+        module: What `make` returned.
+        traced: What `sign` returned.
 
     Raises:
         ValueError: If it holds an operation that old servers do not have.
         OSError: If writing fails, e.g. on a full disk.
     """
-    with tempfile.TemporaryDirectory() as vocab_folder:
-        vocab_path = f"{vocab_folder}/vocab.txt"
-        files.write_text(vocab_path, servable.preprocessor.vocabulary.to_text())
-        options = tf.saved_model.SaveOptions()
-        # Functions traced outside this context are traced again on saving, and
-        # the graph would hold both.
-        with save_context.save_context(options):
-            module = servable.make_module(vocab_path)
-            module.trace()
-            traced = signatures.make_signatures(servable, module)
-        with files.clear_write_errors(folder):
-            tf.saved_model.save(
-                module, folder, signatures=traced, options=options
-            )
+    with files.clear_write_errors(folder):
+        tf.saved_model.save(module, folder, signatures=traced, options=_SAVING)
     saved_model.set_method_names(folder, signatures.METHOD_NAMES)
     saved_model.check_ops(folder, has_text=servable.takes_text)
     settings = dataclasses.asdict(servable.options)
+    # The results get that name.
+    del settings["check"]
+    settings["family"] = servable.family
     settings["tensorflow"] = tf.__version__
-    settings["weights_sha256"] = servable.weights_sha256
+    settings["weights_sha256"] = servable.source.weights_sha256
     saved_model.write_settings(folder, settings)
+
+
+def prove(
+    folder: str,
+    servable: Servable,
+    model_dir: files.AnyPath,
+    texts: Sequence[Row],
+    scorer: Scorer | None,
+) -> str:
+    """Compares a SavedModel with the trained model, and records the result.
+
+    Args:
+        folder: The SavedModel.
+        servable: The `Servable` that it was made from.
+        model_dir: The model folder.
+        texts: Rows of one or two strings, bytes.
+        scorer: A `Scorer`, or None.
+
+    Returns:
+        The table of the comparison.
+
+    Raises:
+        ValueError: If it does not answer as the trained model does.
+    """
+    options, trained = servable.options, servable
+    if options.precision != FLOAT32:
+        trained = check.trained_servable(options, model_dir)
+    release, comparisons = check.compare(folder, trained, texts, scorer=scorer)
+    found = scorer.accuracy() if scorer else None
+    table = report.comparisons_table(release, comparisons)
+    settings = saved_model.read_settings(folder)
+    settings["check"] = list(map(dataclasses.asdict, comparisons))
+    if found:
+        settings["accuracy"] = files.with_nulls(dataclasses.asdict(found))
+        table = f"{table}\n{found}"
+    saved_model.write_settings(folder, settings)
+    report.check_is_good(
+        f"The SavedModel of {model_dir}",
+        comparisons,
+        found,
+        options.max_accuracy_loss,
+        table,
+    )
+    return table
 
 
 def _describe(folder, check_table):

@@ -28,7 +28,6 @@ from bert_tf.serving.formats.onnx_graph import OnnxGraph
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds import token_embeddings
-from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
@@ -49,13 +48,17 @@ FLOAT_FILE, INT8_FILE = saved_model.ONNX_FILE, "model_int8.onnx"
 FILES = (FLOAT_FILE, INT8_FILE)
 # The options that apply to ONNX.
 _TAKEN = (
+    "format",
     "kind",
-    "settings",
+    "pooling",
+    "normalize",
+    "prompt_name",
+    "prompt",
+    "layer",
     "max_seq_length",
     "text_features",
-    "is_checked",
+    "check",
     "check_file",
-    "version",
     "label_column",
     "token_column",
     "max_accuracy_loss",
@@ -111,37 +114,42 @@ def export(
     _check_installed()
     export_dir = os.fspath(export_dir).rstrip("/")
     _check_options(options, export_dir)
-    publishing.warn_of_leftovers(export_dir)
+    publishing.prepare(export_dir, saved_model.FILE)
+    # Open, make, write, prove, publish: the graph's own inputs and outputs are
+    # its signature.
     servable = opening.open_folder(model_dir, options)
-    model = make_model(servable)
-    if model.ByteSize() > _MOST_BYTES:
-        raise ValueError(
-            f"A model in ONNX must be smaller than {_MOST_BYTES:,} bytes. "
-            f"Received: {model.ByteSize():,} bytes."
-        )
     texts = servable.check_texts()
-    dev_set = accuracy.read_dev_set(servable, options, signatures.IDS)
+    dev_set = accuracy.read_dev_set(servable, signatures.IDS)
+    model = make_model(servable)
     with publishing.work_folder(export_dir) as folder:
-        _write(folder, model, servable, model_dir)
+        write(folder, servable, model)
         table = ""
-        if options.is_checked:
-            table = _check(folder, servable, model_dir, texts, dev_set)
+        if options.check:
+            scorers = [Scorer(dev_set) for _ in FILES if dev_set]
+            table = prove(folder, servable, texts, scorers)
         sizes = {name: os.path.getsize(f"{folder}/{name}") for name in FILES}
-        version = publishing.publish(folder, export_dir, options.version)
+        version = publishing.publish(folder, export_dir)
     return OnnxExport(
         path=f"{export_dir}/{version}", check_table=table, num_bytes=sizes
     )
 
 
-def _check(folder, servable, model_dir, texts, dev_set):
+def prove(
+    folder: str,
+    servable: Servable,
+    texts: Sequence[Row],
+    scorers: Sequence[Scorer],
+) -> str:
     """Compares both models with the trained one, and returns the table.
+
+    Args:
+        folder, servable, texts, scorers: As in `compare`.
 
     Raises:
         ValueError: If float32 answers otherwise, or either loses too much of
             its score. Differences of int8 are shown, but no error: float32 is
             there too.
     """
-    scorers = [Scorer(dev_set) for _ in FILES if dev_set]
     comparisons = compare(folder, servable, texts, scorers)
     table = "\n".join(
         report.comparisons_table(
@@ -149,19 +157,18 @@ def _check(folder, servable, model_dir, texts, dev_set):
         )
         for each in comparisons
     )
-    if not comparisons[0].is_equal:
-        raise ValueError(
-            f"The model in ONNX does not answer as {model_dir} does; "
-            f"nothing was exported.\n{table}"
+    scores = {name: scorer.accuracy() for name, scorer in zip(FILES, scorers)}
+    table = "\n".join(
+        [table, *(f"{name}: {found}" for name, found in scores.items())]
+    )
+    for name, compared in ((FLOAT_FILE, comparisons[:1]), (INT8_FILE, ())):
+        report.check_is_good(
+            name,
+            compared,
+            scores.get(name),
+            servable.options.max_accuracy_loss,
+            table,
         )
-    for name, scorer in zip(FILES, scorers):
-        found = scorer.accuracy()
-        table = f"{table}\n{name}: {found}"
-        if found.exceeds(servable.options.max_accuracy_loss):
-            raise ValueError(
-                f"{name} scores too much less than {model_dir} does; "
-                f"nothing was exported.\n{table}"
-            )
     return table
 
 
@@ -169,7 +176,8 @@ def make_model(servable: Servable) -> Any:
     """Returns the ModelProto of a servable.
 
     Raises:
-        ValueError: If its kind or its model cannot be exported to ONNX.
+        ValueError: If its kind or its model cannot be exported to ONNX, or is
+            too large.
     """
     row = families.of_kind(type(servable))
     make = row.load("onnx") if row else None
@@ -177,18 +185,24 @@ def make_model(servable: Servable) -> Any:
         make = make_token_embeddings
     if make is None:
         raise ValueError(
-            "`format` must be saved_model for this kind: onnx is for "
+            "--format must be saved_model for this kind: onnx is for "
             "classifiers, regressions, multi-label models, rerankers, taggers, "
             "question answering, multiple choice, and embeddings of texts or "
             "tokens. "
-            f"Received: format=onnx, a model of {type(servable).__name__}."
+            f"Received: --format=onnx, a model of {type(servable).__name__}."
         )
     if servable.model.config.is_decoder:
         raise ValueError(
-            "`format` must be saved_model for a left-to-right model. "
-            "Received: format=onnx."
+            "--format must be saved_model for a left-to-right model. "
+            "Received: --format=onnx."
         )
-    return make(servable)
+    model = make(servable)
+    if model.ByteSize() > _MOST_BYTES:
+        raise ValueError(
+            f"A model in ONNX must be smaller than {_MOST_BYTES:,} bytes. "
+            f"Received: {model.ByteSize():,} bytes."
+        )
+    return model
 
 
 def compare(
@@ -368,7 +382,7 @@ def make_token_embeddings(servable: Any) -> Any:
     """Returns the ModelProto of embeddings of tokens."""
     graph = OnnxGraph()
     outputs = onnx_graph.add_encoder(graph, servable.model)
-    x = outputs[servable.options.settings[token_embeddings.LAYER]]
+    x = outputs[servable.options.layer]
     mask = _add_float_mask(graph, onnx_graph.INPUTS[1])
     axes = [onnx_graph.LENGTH, servable.model.config.hidden_size]
     return graph.to_model(
@@ -386,12 +400,13 @@ def make_embedding(servable: Any) -> Any:
         x = graph.apply("Concat", *layers, axis=-1)
     if servable.num_left_out:
         x, mask = _cut_prompt(graph, x, mask, servable.num_left_out)
-    x = _add_pooling(graph, x, mask, servable.pooling)
-    x = _add_dense(graph, x, servable.dense)
-    if servable.options.settings["normalize"]:
+    vectors = servable.made_vectors
+    x = _add_pooling(graph, x, mask, vectors.pooling)
+    x = _add_dense(graph, x, vectors.dense)
+    if servable.options.normalize:
         x = _add_normalization(graph, x)
-    if len(layers) == 1 and servable.truncate_dim is not None:
-        start, end = graph.integers(0), graph.integers(servable.truncate_dim)
+    if len(layers) == 1 and vectors.truncate_dim is not None:
+        start, end = graph.integers(0), graph.integers(vectors.truncate_dim)
         x = graph.apply("Slice", x, start, end, graph.integers(1))
     return graph.to_model({"embeddings": (x, servable.row_shape)})
 
@@ -489,11 +504,17 @@ def quantize(folder: files.AnyPath) -> None:
         root.setLevel(level)
 
 
-def _write(folder, model, servable, model_dir):
-    """Writes the files of a version into an existing folder."""
+def write(folder: str, servable: Servable, model: Any) -> None:
+    """Writes the files of a version into an existing folder.
+
+    Args:
+        folder: The folder.
+        servable: The `Servable`.
+        model: What `make_model` returned.
+    """
     files.write_bytes(f"{folder}/{FLOAT_FILE}", model.SerializeToString())
     quantize(folder)
-    tokenizer = tokenizer_files.read(str(model_dir))
+    tokenizer = servable.preprocessor.tokenizer.spec
     texts = {
         tokenizer_files.SETTINGS_FILE: files.to_json(
             tokenizer_files.settings_of(tokenizer)
@@ -506,11 +527,10 @@ def _write(folder, model, servable, model_dir):
             tokenizer.tokenizer_json
         )
     labels = list(getattr(servable.task, "labels", ()))
-    path = f"{model_dir}/{model_folder.CONFIG_FILE}"
-    if files.exists(path):
+    if servable.source.config:
         # The labels of task.json, which the outputs follow.
         texts[model_folder.CONFIG_FILE] = files.to_json(
-            files.read_object(path)
+            servable.source.config
             | (config_json.name_fields(labels) if labels else {})
         )
     texts[saved_model.SETTINGS_FILE] = files.to_json(
@@ -531,15 +551,14 @@ def _describe(servable, labels):
     described = {
         "format": "onnx",
         "kind": options.kind,
+        "family": servable.family,
         "text_features": options.text_features,
         "max_seq_length": options.max_seq_length,
-        "weights_sha256": servable.weights_sha256,
+        "weights_sha256": servable.source.weights_sha256,
     }
-    settings = dict(options.settings)
-    # It is about texts.
-    settings.pop(COUNT_TOKENS, None)
-    if settings:
-        described["settings"] = settings
+    for name in ("pooling", "normalize", "prompt", "layer"):
+        if name in servable.DEFAULTS:
+            described[name] = getattr(options, name)
     if labels:
         described["labels"] = labels
     return described
@@ -551,26 +570,14 @@ def _check_options(options, export_dir):
         default = getattr(ExportOptions(), field.name)
         if field.name not in _TAKEN and value != default:
             raise ValueError(
-                f"`{field.name}` must not be given with format=onnx. "
-                f"Received: {field.name}={value!r}."
+                f"--{field.name} must not be given with --format=onnx. "
+                f"Received: --{field.name}={value}."
             )
-    if options.settings.get(COUNT_TOKENS):
-        raise ValueError(
-            f"`{COUNT_TOKENS}` must be False with format=onnx, which takes no "
-            f"text. Received: {COUNT_TOKENS}=True."
-        )
     if files.is_remote(export_dir):
         raise ValueError(
-            "`export_dir` must be a local folder with format=onnx. "
-            f"Received: export_dir={export_dir}."
+            "--export_dir must be a local folder with --format=onnx. "
+            f"Received: --export_dir={export_dir}."
         )
-    saved_model.check_holds_no(
-        export_dir,
-        saved_model.FILE,
-        "SavedModel with format=onnx: a server would take the ONNX files for "
-        "one of its versions",
-    )
-    publishing.check_version(export_dir, options.version)
 
 
 def _check_installed():
@@ -580,7 +587,7 @@ def _check_installed():
         _onnxruntime()
     except ImportError as error:
         raise ValueError(
-            "`format` onnx needs onnx and onnxruntime: pip install "
+            "--format=onnx needs onnx and onnxruntime: pip install "
             f"'bert_tf[onnx]'. ({error})"
         ) from error
 

@@ -1,18 +1,22 @@
-"""The options of an export, which the export also records."""
+"""The options of an export, each described once; the export records them.
+
+A field defines its flag (`bert_tf export`, and in part `bert_tf check`), its
+check, and its key in bert_tf.json.
+"""
 
 import dataclasses
-import numbers
 import os
-from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
-from bert_tf import files
+from bert_tf import described
 from bert_tf.tasks.features.options import CLS
 from bert_tf.tasks.features.options import MAX
 from bert_tf.tasks.features.options import MEAN
 from bert_tf.text.tokenizers import added_tokens
+
+SAVED_MODEL, ONNX = "saved_model", "onnx"
 
 # What clients can send: strings, ids and Examples, or ids alone.
 TEXT = "text"
@@ -33,107 +37,45 @@ KINDS = (
     "preprocessor",
 )
 
-# Values of the setting `embedding`: how the vector is made.
+# Values of the option `pooling`: how the vector is made.
 LAST_FOUR = "last_four"
-EMBEDDINGS = (CLS, MEAN, MAX, LAST_FOUR)
-
-# Loading a large model, or answering a large batch, takes a tenth of this.
-TIMEOUT_SECONDS = 600
+POOLINGS = (CLS, MEAN, MAX, LAST_FOUR)
 
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
 PRECISIONS = (FLOAT32, BFLOAT16)
 
-# Defaults for models compiled by XLA.
-JIT_LENGTHS = (16, 24, 32, 48, 64, 96, 128)
-JIT_BATCH_SIZES = (1, 8)
+# Options that only some kinds take: `Servable.DEFAULTS`.
+OF_KINDS = (
+    "pooling",
+    "normalize",
+    "prompt",
+    "layer",
+    "count_tokens",
+    "top_k",
+    "max_text_bytes",
+    "max_windows",
+    "max_masks",
+    "token_column",
+)
+# Those of them that are about strings.
+OF_TEXTS = ("count_tokens", "max_text_bytes", "max_windows")
 
-# The least values. A sequence has at least [CLS], a piece and [SEP].
-_LEAST = {"max_seq_length": 3, "timeout_seconds": 1, "keep_versions": 1}
+# Loading a large model, or answering a large batch, takes a tenth of this.
+TIMEOUT_SECONDS = 600
 
+# Names in bert_tf.json before its version 3, which also had the `OF_KINDS` in
+# two dictionaries of their own.
+_FORMER = {"is_frozen": "freeze", "embedding": "pooling"}
+_FORMER_GROUPS = ("settings", "bounds")
 
-def _has_type(*types: type) -> Callable[[Any], bool]:
-    """Returns a function that tells whether a value is of one of the types."""
-    return lambda value: type(value) in types
-
-
-def _is_list_of(kind: type) -> Callable[[Any], bool]:
-    """Returns a function that tells whether a value is a list of a type."""
-    return lambda value: (
-        isinstance(value, list | tuple)
-        and all(type(item) is kind for item in value)
-    )
-
-
-# Checks: a function that tells whether a value is good, and what a good one is.
-OBJECT = (_has_type(dict), "a dictionary")
-_STRING = (_has_type(str), "a string")
-_BOOL = (_has_type(bool), "true or false")
-_INTEGER = (_has_type(int), "an integer")
-_NUMBER = (_has_type(int, float), "a number")
-_INTEGERS = (_is_list_of(int), "a list of integers")
-_NAMES = (_is_list_of(str), "a list of names")
-# {field of `ExportOptions`: its check}
-CHECKS = {
-    "settings": OBJECT,
-    "bounds": OBJECT,
-    "contents": _STRING,
-    "kind": _STRING,
-    "tokens_in_text": _STRING,
-    "precision": _STRING,
-    "check_file": _STRING,
-    "label_column": _STRING,
-    "token_column": _STRING,
-    "is_frozen": _BOOL,
-    "is_checked": _BOOL,
-    "is_jit_compiled": _BOOL,
-    "max_seq_length": _INTEGER,
-    "version": _INTEGER,
-    "keep_versions": _INTEGER,
-    "timeout_seconds": _NUMBER,
-    "max_accuracy_loss": _NUMBER,
-    "warmup_batch_sizes": _INTEGERS,
-    "jit_lengths": _INTEGERS,
-    "jit_batch_sizes": _INTEGERS,
-    "text_features": _NAMES,
-}
-# {type of a setting's default: the check of its values}
-_CHECKS_OF_TYPES = {str: _STRING, bool: _BOOL, int: _INTEGER}
-
-
-def check_setting(name: str, value: Any, default: Any) -> None:
-    """Raises `ValueError` unless a setting is of the type of its default."""
-    _check(name, value, _CHECKS_OF_TYPES[type(default)])
-
-
-def _check(name, value, check):
-    is_good, expected = check
-    if not is_good(value):
-        raise ValueError(
-            f"`{name}` must be {expected}. "
-            f"Received: {name}={files.shortened(value)}."
-        )
-
-
-def _plain(value):
-    """Converts a value for JSON, which has neither NumPy's numbers nor paths.
-
-    A value that cannot be converted is returned as it is.
-    """
-    if isinstance(value, bool | bytes):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value)
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, Iterable):
-        return tuple(map(_plain, value))
-    return value
+# A sequence has at least [CLS], a piece and [SEP].
+_LENGTH = described.Range("3 or more", lambda value: value >= 3)
+# Places in a text are int32.
+_BOUND = described.Range(
+    "positive and less than 2^31 - 1", lambda value: 0 < value < 2**31 - 1
+)
+_SHARE = described.Range("from 0 to 1", lambda value: 0 <= value <= 1)
+_SECONDS = described.Range("1 or more", lambda value: value >= 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,46 +83,8 @@ class ExportOptions:
     """How a model folder becomes a version of a servable.
 
     Args:
-        contents: One of `CONTENTS`: signatures of strings, ids and Examples,
-            or of ids only, which load without tensorflow_text.
-        kind: One of `KINDS`. If None, the task that the model was tuned to, or
-            an encoder if there is none.
-        settings: {name: value} of arguments that the kind takes.
-        bounds: {name: integer} of the kind's limits for a request; what
-            exceeds them is cut.
-        max_seq_length: Longest sequence, at least 3; the folder's if None.
-        text_features: Names of the one or two input strings if no task.json
-            has them; ("text",) if empty.
-        tokens_in_text: Which tokens are found in texts, as in `Preprocessor`;
-            the folder's choice if None.
-        precision: One of `PRECISIONS`: the arithmetic of the model's layers,
-            and the form of their weights.
-        is_frozen: Whether the SavedModel keeps the weights as constants of the
-            graph, which answers faster, instead of variables, which can be
-            trained further.
-        is_checked: Whether to load the SavedModel in a process of its own
-            before it is published, and to compare its answers to the hard texts
-            with the trained model's.
-        check_file: None, or a file of further texts to compare on; see
-            `Servable.read_texts`.
-        label_column: Name of the column of labels if the `check_file` is a
-            table; the usual one of the task if None. For a tagger, the column
-            of tags, by name or by number.
-        token_column: For a tagger, likewise the column of words.
-        max_accuracy_loss: By how much the task's score on the `check_file` may
-            be lower than the trained model's, from 0 to 1; None for no limit.
-        timeout_seconds: The check's timeout, at least 1, as in
-            `caller.calling`; `TIMEOUT_SECONDS` if None.
-        warmup_batch_sizes: Batch sizes that the server warms up with, one
-            request per signature; needs tensorflow-serving-api.
-        is_jit_compiled: Whether XLA compiles the model; the server must be
-            started with XLA enabled.
-        jit_lengths: Lengths that rows are padded to for XLA, in addition to
-            `max_seq_length`; `JIT_LENGTHS` if empty.
-        jit_batch_sizes: Likewise numbers of rows; `JIT_BATCH_SIZES` if empty.
-        version: A number from 0; one more than the highest version if None.
-        keep_versions: How many versions stay: the one written, and the highest
-            of the others; None for all.
+        **options: The options of `bert_tf export`, by the names of their flags;
+            `bert_tf export --help` describes them.
 
     Raises:
         ValueError: If a value has the wrong type, is out of range, or
@@ -190,100 +94,182 @@ class ExportOptions:
 
         >>> from bert_tf import ExportOptions
         >>> options = ExportOptions(
-        ...     kind="embedding", settings={"normalize": True}, keep_versions=3
+        ...     kind="embedding", normalize=True, keep_versions=3
         ... )
         >>> options.contents, options.precision
         ('text', 'float32')
     """
 
-    contents: str = TEXT
-    kind: str | None = None
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    bounds: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    max_seq_length: int | None = None
-    text_features: tuple[str, ...] = ()
-    tokens_in_text: str | None = None
-    precision: str = FLOAT32
-    is_frozen: bool = False
-    is_checked: bool = True
-    check_file: str | os.PathLike[str] | None = None
-    label_column: str | None = None
-    token_column: str | None = None
-    max_accuracy_loss: float | None = None
-    timeout_seconds: float | None = None
-    warmup_batch_sizes: tuple[int, ...] = ()
-    is_jit_compiled: bool = False
-    jit_lengths: tuple[int, ...] = ()
-    jit_batch_sizes: tuple[int, ...] = ()
-    version: int | None = None
-    keep_versions: int | None = None
+    format: str = described.option(
+        SAVED_MODEL,
+        "What is written: a SavedModel; or model.onnx and model_int8.onnx, "
+        "which take ids, and the tokenizer's files, for programs without "
+        "TensorFlow (needs bert_tf[onnx]).",
+        choices=(SAVED_MODEL, ONNX),
+    )
+    contents: str = described.option(
+        TEXT,
+        "What clients can send: strings, ids and tf.Examples, or ids only, "
+        "which needs no tensorflow_text.",
+        choices=CONTENTS,
+    )
+    kind: str | None = described.option(
+        None,
+        "What is served. Default: task if the model was tuned to one, and "
+        "encoder otherwise.",
+        choices=KINDS,
+    )
+    max_seq_length: int | None = described.option(
+        None, "Longest sequence. Default: the model folder's.", _LENGTH
+    )
+    text_features: Sequence[str] = described.option(
+        (),
+        "Names of the one or two strings that clients send, comma-separated, "
+        "if the model folder has no task.json. Default: text.",
+    )
+    tokens_in_text: str | None = described.option(
+        None,
+        "Which tokens are found where a text contains them: added, those that "
+        "were added to the model's vocabulary; all, also its own, such as "
+        "[MASK], as in transformers; or none. Default: what the model folder "
+        "says, or added.",
+        choices=added_tokens.CHOICES,
+    )
+    pooling: str | None = described.option(
+        None,
+        "With --kind=embedding: the last layer's vector of [CLS], the mean or "
+        "the maximum of its tokens' vectors, or the means of each of the last "
+        "four layers, concatenated. Default: that of a sentence-transformers "
+        "folder, or mean.",
+        choices=POOLINGS,
+    )
+    normalize: bool | None = described.option(
+        None,
+        "With --kind=embedding: whether to divide the vector by its length. "
+        "Default: that of a sentence-transformers folder, or no.",
+    )
+    prompt_name: str | None = described.option(
+        None,
+        "With --kind=embedding: which prompt of a sentence-transformers folder "
+        "is put before every text. Default: the folder's own default, if any.",
+    )
+    prompt: str | None = described.option(
+        None,
+        "With --kind=embedding: a string put before every text, e.g. "
+        "'query: '. Empty for none, even if the folder has a default.",
+    )
+    layer: int | None = described.option(
+        None,
+        "With --kind=token_embeddings: the block that the vectors come from: "
+        "0, 1, ... from the first, or -1, -2, ... from the last. Default: -1.",
+    )
+    count_tokens: bool | None = described.option(
+        None,
+        "For classifiers, regressions, rerankers and embeddings: also answer "
+        "how many tokens of the strings were read, and whether there is text "
+        "that was not. Default: no, as a regression or an embedding then has "
+        "several outputs, and REST clients get another form of answer.",
+    )
+    top_k: int | None = described.option(
+        None,
+        "With --kind=fill_mask: tokens for each mask. Default: 5.",
+        described.POSITIVE,
+    )
+    max_text_bytes: int | None = described.option(
+        None,
+        "Bytes of a text that are read; the rest is cut. Default: 1,048,576, "
+        "or 16,384 with --kind=fill_mask.",
+        _BOUND,
+    )
+    max_windows: int | None = described.option(
+        None,
+        "For question answering and taggers: windows of a text that are read; "
+        "the rest is cut. Default: 256.",
+        _BOUND,
+    )
+    max_masks: int | None = described.option(
+        None,
+        "With --kind=fill_mask: how many masks of a text are answered, from "
+        "the first. Default: 128.",
+        _BOUND,
+    )
+    precision: str = described.option(
+        FLOAT32,
+        "Arithmetic of the layers and dtype of their weights. The cost of "
+        "bfloat16 is printed: the largest difference from float32, and how "
+        "many texts get another label; too many are an error.",
+        choices=PRECISIONS,
+    )
+    freeze: bool = described.option(
+        False,
+        "Make the weights constants of the graph: small models answer few "
+        "strings faster, but take 10 to 25 times the memory of their weights, "
+        "and cannot be trained after tf.saved_model.load.",
+    )
+    keep_versions: int | None = described.option(
+        None,
+        "How many versions stay: the one written, and the highest of the "
+        "others. Default: all.",
+        described.POSITIVE,
+    )
+    check: bool = described.option(
+        True,
+        "Load the SavedModel in a process of its own and compare its answers "
+        "to hard texts with the trained model's, before it is published.",
+    )
+    check_file: str | None = described.option(
+        None,
+        "More texts to check on: the development set that the model was tuned "
+        "with (dev.tsv, SQuAD's JSON, CoNLL's columns, ...); a .tsv or .csv "
+        "with a header, a .jsonl or a .parquet that has the columns "
+        "--text_features; or any other file, e.g. texts.txt, with one text per "
+        "line and a tab between the two of a pair.",
+    )
+    label_column: str | None = described.option(
+        None,
+        "Name of the column of labels in --check_file, if not the task's own. "
+        "For a tagger, the column of tags by name or number, as in "
+        "--tag_column of run_tagger.",
+    )
+    token_column: str | None = described.option(
+        None,
+        "For a tagger: the column of words in --check_file, by its number from "
+        "0 or its name in the first line. Default: 0.",
+    )
+    max_accuracy_loss: float | None = described.option(
+        None,
+        "By how much the task's score on the labelled texts of --check_file "
+        "may be lower than the trained model's, e.g. 0.01 for a point of "
+        "accuracy, F1 or correlation. If it is lower, the check fails, and "
+        "nothing is exported.",
+        _SHARE,
+    )
+    timeout_seconds: float = described.option(
+        TIMEOUT_SECONDS,
+        "The check's longest wait for the SavedModel to be loaded, and for "
+        "each answer.",
+        _SECONDS,
+    )
+    warmup_batch_sizes: Sequence[int] = described.option(
+        (),
+        "Batch sizes, comma-separated, that the server warms up with before "
+        "the version takes traffic; needs tensorflow-serving-api.",
+        described.POSITIVE,
+    )
 
     def __post_init__(self) -> None:
-        if isinstance(self.text_features, (str, bytes)):
-            raise ValueError(
-                "`text_features` must be a tuple of names. "
-                f"Received: text_features={self.text_features!r}."
-            )
-        for field in dataclasses.fields(self):
-            value = _plain(getattr(self, field.name))
-            if value is not None or field.default is not None:
-                _check(field.name, value, CHECKS[field.name])
-            object.__setattr__(self, field.name, value)
-        for name, values in (
-            ("contents", CONTENTS),
-            ("precision", PRECISIONS),
-        ):
-            value = getattr(self, name)
-            if value not in values:
-                raise ValueError(
-                    f"`{name}` must be one of {', '.join(values)}. "
-                    f"Received: {name}={value!r}."
-                )
-        if self.tokens_in_text is not None:
-            added_tokens.check_choice(self.tokens_in_text)
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            # With `not`, NaN is refused too.
-            if value is not None and not value >= least:
-                raise ValueError(
-                    f"`{name}` must be at least {least}. "
-                    f"Received: {name}={value}."
-                )
-        for name in ("check_file", "timeout_seconds", "max_accuracy_loss"):
-            value = getattr(self, name)
-            if value is not None and not self.is_checked:
-                raise ValueError(
-                    f"`{name}` must not be given without the check. "
-                    f"Received: {name}={value}."
-                )
-        loss = self.max_accuracy_loss
-        if loss is not None and not 0 <= loss <= 1:
-            raise ValueError(
-                "`max_accuracy_loss` must be from 0 to 1. "
-                f"Received: max_accuracy_loss={loss}."
-            )
+        if isinstance(self.check_file, os.PathLike):
+            object.__setattr__(self, "check_file", os.fspath(self.check_file))
+        described.check(self)
+        if self.check_file is not None and not self.check:
+            raise ValueError("--check_file must not be given with --nocheck.")
         for name in ("label_column", "token_column", "max_accuracy_loss"):
             value = getattr(self, name)
             if value is not None and self.check_file is None:
                 raise ValueError(
-                    f"`{name}` must be given with a `check_file`. "
-                    f"Received: {name}={value!r}, check_file=None."
+                    f"--{name} must be given with --check_file. "
+                    f"Received: --{name}={value}."
                 )
-        _check_positive("warmup_batch_sizes", self.warmup_batch_sizes)
-        for name, sizes in (
-            ("jit_lengths", JIT_LENGTHS),
-            ("jit_batch_sizes", JIT_BATCH_SIZES),
-        ):
-            given = getattr(self, name)
-            if given and not self.is_jit_compiled:
-                raise ValueError(
-                    f"`{name}` must not be given without `is_jit_compiled`. "
-                    f"Received: {name}={given}."
-                )
-            _check_positive(name, given)
-            if self.is_jit_compiled:
-                given = tuple(sorted({*(given or sizes)}))
-            object.__setattr__(self, name, given)
 
     @property
     def dtype(self) -> str | None:
@@ -295,15 +281,22 @@ class ExportOptions:
         """Returns the options that an export was made with.
 
         Args:
-            values: The export's settings; those of older releases lack some
-                fields.
+            values: The export's bert_tf.json; those of older releases lack some
+                fields, or have them under other names.
         """
-        fields = (field.name for field in dataclasses.fields(cls))
-        return cls(**{name: values[name] for name in fields if name in values})
-
-
-def _check_positive(name, sizes):
-    if any(size < 1 for size in sizes):
-        raise ValueError(
-            f"`{name}` must be positive numbers. Received: {name}={sizes}."
+        values = dict(values)
+        for group in _FORMER_GROUPS:
+            values |= values.pop(group, {})
+        for former, name in _FORMER.items():
+            if former in values:
+                values[name] = values.pop(former)
+        names = {field.name for field in dataclasses.fields(cls)}
+        # The file has the results of the check under that name.
+        names.remove("check")
+        return cls(
+            **{
+                name: value
+                for name, value in values.items()
+                if name in names and value is not None
+            }
         )

@@ -28,8 +28,32 @@ _WORK_PREFIX = ".export."
 _CLAIM = re.compile(r"\.([0-9]+)\.[0-9a-f]{32}\.claim")
 # Exporters that found each other's claims wait for different times.
 _MAX_PAUSE_SECONDS = 2.0
-# For a number that the user gave; without one, tries end with a free number.
-_MAX_TRIES = 10
+
+
+def prepare(export_dir: str, other_file: str) -> list[int]:
+    """Checks that a folder can take an export, before the model is loaded.
+
+    Args:
+        export_dir: The servable's folder.
+        other_file: The file that a version of the other format has.
+
+    Returns:
+        The existing versions.
+
+    Raises:
+        ValueError: If the folder may not be written into, or has versions of
+            the other format: a server would take one for the other.
+    """
+    files.check_may_be_written_into(export_dir)
+    for _, name in saved_model.folders(export_dir):
+        if files.exists(f"{export_dir}/{name}/{other_file}"):
+            raise ValueError(
+                "--export_dir must hold versions of one --format only. "
+                f"Received: --export_dir={export_dir}, whose version {name} "
+                f"has a {other_file}."
+            )
+    warn_of_leftovers(export_dir)
+    return saved_model.versions(export_dir)
 
 
 @contextlib.contextmanager
@@ -74,83 +98,21 @@ def warn_of_leftovers(export_dir: str) -> None:
         )
 
 
-def publish(folder: str, export_dir: str, version: int | None = None) -> int:
-    """Makes a local folder a version of a servable.
+def publish(folder: str, export_dir: str) -> int:
+    """Makes a local folder the next version of a servable.
 
     Args:
         folder: What `work_folder` yielded, with a SavedModel in it.
         export_dir: The servable's folder.
-        version: Its number; one more than the highest version if None.
 
     Returns:
-        The number.
-
-    Raises:
-        ValueError: If another exporter took or claims that `version`.
+        Its number, one more than the highest.
     """
     take = _copy if files.is_remote(export_dir) else _rename
-    num_tries = 0
-    while version is None or num_tries < _MAX_TRIES:
-        number = next_version(export_dir) if version is None else version
-        is_free = number not in saved_model.versions(export_dir)
-        if is_free and take(folder, export_dir, number):
+    while True:
+        number = next_version(export_dir)
+        if take(folder, export_dir, number):
             return number
-        if version is not None:
-            # If neither raises, two exporters gave the number up: try again.
-            if version in saved_model.versions(export_dir):
-                raise ValueError(
-                    "`version` must be a number that no other exporter takes. "
-                    f"Received: version={version}, which {export_dir} has by "
-                    "now."
-                )
-            check_unclaimed(export_dir, version)
-        num_tries += 1
-    raise ValueError(
-        "`version` must be a number that no other exporter takes. "
-        f"Received: version={version}, which {export_dir} does not have, but "
-        f"which others claimed too, {num_tries} times in a row."
-    )
-
-
-def check_version(export_dir: str, version: int | None) -> list[int]:
-    """Checks that an export may be written, and may get a number.
-
-    Args:
-        export_dir: The servable's folder.
-        version: As in `publish`. If None, the number is chosen once the export
-            is complete.
-
-    Returns:
-        The existing versions.
-
-    Raises:
-        ValueError: If the folder may not be written into, or if the number is
-            invalid or taken.
-    """
-    files.check_may_be_written_into(export_dir)
-    present = saved_model.versions(export_dir)
-    number = next_version(export_dir) if version is None else version
-    if not 0 <= number <= saved_model.MAX_VERSION or number in present:
-        raise ValueError(
-            "`version` must be a number from 0, of 63 bits, that does not "
-            "exist yet. "
-            f"Received: version={number}; in {export_dir}: "
-            f"{', '.join(map(str, present)) or 'none'}."
-        )
-    if version is not None:
-        check_unclaimed(export_dir, version)
-    return present
-
-
-def check_unclaimed(export_dir: str, version: int) -> None:
-    """Raises `ValueError` if an exporter has claimed that number."""
-    claims = _claims(export_dir, version)
-    if claims:
-        raise ValueError(
-            "`version` must be a number that no other exporter claims. "
-            f"Received: version={version}; in {export_dir}: "
-            f"{', '.join(claims)}, to be removed if no exporter is running."
-        )
 
 
 def next_version(export_dir: str) -> int:

@@ -15,7 +15,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf import files
 from bert_tf import formats
-from bert_tf.serving import options
 from bert_tf.serving.graph import allowed_ops
 from bert_tf.serving.options import ExportOptions
 
@@ -28,8 +27,12 @@ MAX_VERSION = 2**63 - 1
 EXTRA_FOLDER = "assets.extra"
 SETTINGS_FILE = "bert_tf.json"
 
-# {key in the exporter's settings file: its check, as in `options.CHECKS`}
-_CHECKS = options.CHECKS | {"weights_sha256": options.OBJECT}
+_OBJECT = (lambda value: isinstance(value, dict), "a dictionary")
+# {key in the exporter's settings file: its check}; the options have their own.
+_CHECKS = {
+    **dict.fromkeys(("settings", "bounds", "weights_sha256"), _OBJECT),
+    "family": (lambda value: isinstance(value, str), "a string"),
+}
 
 # Seconds between tries to remove a folder.
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 4.0)
@@ -50,25 +53,6 @@ def folders(export_dir: str) -> list[tuple[int, str]]:
         for name in files.list_folder(export_dir)
         if name.isascii() and name.isdigit() and int(name) <= MAX_VERSION
     )
-
-
-def check_holds_no(export_dir: str, file_name: str, what: str) -> None:
-    """Checks that no version has a file of the other kind of exports.
-
-    Args:
-        export_dir: The servable's folder.
-        file_name: `FILE` or `ONNX_FILE`.
-        what: What must not be there, and why.
-
-    Raises:
-        ValueError: If a version has the file.
-    """
-    for _, name in folders(export_dir):
-        if files.exists(f"{export_dir}/{name}/{file_name}"):
-            raise ValueError(
-                f"`export_dir` must hold no {what}. "
-                f"Received: export_dir={export_dir}, with version {name}."
-            )
 
 
 def prune(

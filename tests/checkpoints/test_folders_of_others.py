@@ -319,14 +319,14 @@ def test_rows_beyond_the_vocabulary_are_kept_and_never_answered(tmp_path):
     answers = fill_mask.decode(probabilities, num_masks, vocabulary, 5)
     assert np.max(answers["ids"]) < num_entries
     servable = opening.open_folder(
-        folder, ExportOptions(kind="fill_mask", settings={"top_k": num_entries})
+        folder, ExportOptions(kind="fill_mask", top_k=num_entries)
     )
     answers = servable.call_model(inputs, training=False)
     assert sorted(np.ravel(answers["ids"])) == [*range(num_entries)]
-    with pytest.raises(ValueError, match=f"`top_k` must be .*{num_entries}."):
+    with pytest.raises(ValueError, match=f"--top_k must be .*{num_entries}."):
         opening.open_folder(
             folder,
-            ExportOptions(kind="fill_mask", settings={"top_k": num_rows}),
+            ExportOptions(kind="fill_mask", top_k=num_rows),
         )
 
 

@@ -3,6 +3,7 @@
 The golden outputs are those of transformers (provenance in the file).
 """
 
+import hashlib
 import json
 import shutil
 import tracemalloc
@@ -15,6 +16,7 @@ import safetensors.numpy
 import bert_tf
 from bert_tf import checkpoints
 from bert_tf.checkpoints import model_folder
+from bert_tf.checkpoints import reader
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
@@ -273,6 +275,17 @@ def test_sharded_folder_loads_the_same(tmp_path):
     sharded = checkpoints.load(tmp_path, BertEncoder)
     for left, right in zip(whole.weights, sharded.weights):
         np.testing.assert_array_equal(left, right)
+
+
+def test_hashes_are_of_the_files_that_were_opened(tmp_path):
+    peer.write_folder(tmp_path, "BertModel")
+    path = tmp_path / "model.safetensors"
+    wanted = hashlib.sha256(path.read_bytes()).hexdigest()
+    with reader.open_checkpoint(str(tmp_path)) as checkpoint:
+        # Another training replaces it.
+        (tmp_path / "new").write_bytes(b"other weights")
+        (tmp_path / "new").rename(path)
+        assert checkpoint.weights_sha256() == {path.name: wanted}
 
 
 def test_a_shard_that_lacks_a_tensor_is_named(tmp_path):

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import dataclasses
 import functools
 import re
 import threading
@@ -589,8 +590,9 @@ def test_sentences_and_ranks(tmp_path):
 
 @pytest.mark.browser
 def test_the_prompt_of_sentences_is_told(tmp_path, monkeypatch):
-    settings = model("encoder")._servable.options.settings
-    monkeypatch.setitem(settings, "prompt", "query: ")
+    servable = model("encoder")._servable
+    options = dataclasses.replace(servable.options, prompt="query: ")
+    monkeypatch.setattr(servable, "options", options)
     with looking(tmp_path, "encoder") as driver:
         tab = Tab(driver, "task")
         tab.answered()

@@ -230,6 +230,12 @@ def test_glues_test_sets_are_texts_to_compare(tmp_path, task, header):
     assert texts == [name.encode() for name in header.split("\t")[-2:]]
 
 
+def with_dev_set(path, **options):
+    return Classification.resolve(
+        ExportOptions(check_file=path, **options), serving_models.PAIR_TASK
+    )
+
+
 def test_a_file_without_labels_has_no_score(tmp_path):
     servable = serving_models.servable("pair")
     lines, table = tmp_path / "texts.txt", tmp_path / "dev.tsv"
@@ -237,16 +243,15 @@ def test_a_file_without_labels_has_no_score(tmp_path):
     table.write_text("sentence 1\tclass\na\tb\n")
     for path in (lines, table):
         assert servable.read_dev_set(path) is None
-        options = ExportOptions(check_file=path, max_accuracy_loss=0.1)
+        servable.options = with_dev_set(path, max_accuracy_loss=0.1)
         with pytest.raises(ValueError, match=f"Received: {path}, for classes"):
-            accuracy.read_dev_set(servable, options)
+            accuracy.read_dev_set(servable)
     # Only where it is needed are wrong labels an error.
     write_dev(table, ["maybe"] * len(PAIRS))
     with pytest.raises(ValueError, match="dev.tsv, line 2: the label must be"):
-        accuracy.read_dev_set(
-            servable, ExportOptions(check_file=table, max_accuracy_loss=0.1)
-        )
-    assert not accuracy.read_dev_set(servable, ExportOptions(check_file=table))
+        accuracy.read_dev_set(servable)
+    servable.options = with_dev_set(table)
+    assert not accuracy.read_dev_set(servable)
 
 
 def test_what_is_odd_about_the_rows_is_told_once(tmp_path, caplog):
@@ -255,7 +260,7 @@ def test_what_is_odd_about_the_rows_is_told_once(tmp_path, caplog):
     servable = serving_models.servable("pair", check_file=str(path))
     with caplog.at_level("INFO", logger="absl"):
         servable.check_texts()
-        dev_set = accuracy.read_dev_set(servable, servable.options)
+        dev_set = accuracy.read_dev_set(servable)
     assert dev_set is not None
     assert caplog.text.count("1 of the rows has fields in quotation") == 1
 
@@ -264,12 +269,12 @@ def test_what_is_odd_about_the_rows_is_told_once(tmp_path, caplog):
     "values, message",
     [
         ({"max_accuracy_loss": 1.5, "check_file": "a"}, "must be from 0 to 1"),
-        ({"max_accuracy_loss": 0.1}, "must be given with a `check_file`"),
-        ({"label_column": "y"}, "must be given with a `check_file`"),
-        ({"token_column": "y"}, "must be given with a `check_file`"),
+        ({"max_accuracy_loss": 0.1}, "must be given with --check_file"),
+        ({"label_column": "y"}, "must be given with --check_file"),
+        ({"token_column": "y"}, "must be given with --check_file"),
         (
-            {"max_accuracy_loss": 0.1, "is_checked": False},
-            "must not be given without the check",
+            {"check_file": "a", "check": False},
+            "must not be given with --nocheck",
         ),
     ],
 )
@@ -282,10 +287,12 @@ def test_wrong_limits(values, message):
 def export_bfloat16(monkeypatch, tmp_path):
     """Returns a function that exports "pair", which answers two texts wrong."""
     source = serving_models.exported("bfloat16")
+    monkeypatch.setattr(exporter, "make", lambda *_: None)
+    monkeypatch.setattr(exporter, "sign", lambda *_: {})
     monkeypatch.setattr(
         exporter,
-        "save",
-        lambda _, folder: shutil.copytree(source, folder, dirs_exist_ok=True),
+        "write",
+        lambda folder, *_: shutil.copytree(source, folder, dirs_exist_ok=True),
     )
     # What no difference is too large for: the score alone decides.
     monkeypatch.setattr(check, "BFLOAT16_TOLERANCE", 2.0)
@@ -366,7 +373,8 @@ def test_one_row_has_no_correlation(tmp_path):
         "Received: 1."
     )
     # Where no score is needed, the export is made without one.
-    assert not accuracy.read_dev_set(servable, ExportOptions(check_file=table))
+    servable.options = with_dev_set(table, kind="task")
+    assert not accuracy.read_dev_set(servable)
 
 
 def test_a_score_that_is_not_defined_is_null_in_the_settings(tmp_path):

@@ -148,7 +148,8 @@ def join(parts):
 def requests_of(kind, signature):
     """Returns requests of one, two and one rows, of different lengths."""
     servable = check.trained_servable(
-        serving_models.exported(kind), serving_models.model_dir(kind)
+        saved_model.read_options(serving_models.exported(kind)),
+        serving_models.model_dir(kind),
     )
     strings = [b"the quick", b"lorem, a longer one", b"x", b"b " * 30]
     if kind == "squad":
@@ -301,7 +302,15 @@ class Ids:
         ],
     )
 
-    def answer_ids(self, module, inputs):
+    input_names = {
+        name: name for name in ("input_ids", "input_mask", "segment_ids")
+    }
+    model = None
+
+    def take_ids(self, inputs):
+        return inputs
+
+    def answer_ids(self, inputs, model):
         return inputs
 
     def ids_spec(self):
@@ -309,9 +318,6 @@ class Ids:
             name: tf.TensorSpec([None] * 3, tf.int32, name=name)
             for name in ("input_ids", "input_mask", "segment_ids")
         }
-
-    def from_model_inputs(self, inputs):
-        return inputs
 
 
 def example(**features):

@@ -16,13 +16,13 @@ import tensorflow_text
 from support import paths
 from support import serving_models
 
-EXAMPLE = paths.ROOT / "export" / "serving" / "run_saved_model.c"
+PROGRAM = paths.ROOT / "tests" / "serving" / "run_saved_model.c"
 TEXT_OPS = os.path.join(os.path.dirname(tensorflow_text.__file__), "python/ops")
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """Returns the path of the example, built by the command in its head."""
+    """Returns the path of the program that calls a SavedModel."""
     if shutil.which("cc") is None:
         pytest.skip("There is no C compiler.")
     path = tmp_path_factory.mktemp("c_api") / "run_saved_model"
@@ -31,7 +31,7 @@ def program(tmp_path_factory):
         [
             *("cc", "-O2", "-Wall", "-Wextra", "-Werror"),
             f"-I{tf.sysconfig.get_include()}",
-            str(EXAMPLE),
+            str(PROGRAM),
             *("-o", str(path)),
             f"-L{libraries}",
             "-l:libtensorflow_cc.so.2",
@@ -100,22 +100,3 @@ def test_outputs_of_every_type_are_printed(program):
     )
     assert [answers["is_cut", row] for row in (0, 1)] == [["0"], ["1"]]
     assert [answers["num_masks", row] for row in (0, 1)] == [["1"], ["1"]]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["no_such", "a=b"], "no_such: is no signature"),
-        (["serving_default", "sentence_1=a"], "class_: is not given"),
-        (["serving_default"], "SAVED_MODEL SIGNATURE"),
-    ],
-)
-def test_wrong_calls_are_told(program, arguments, message):
-    process = run(
-        program,
-        f"--libraries={TEXT_OPS}",
-        serving_models.exported("pair"),
-        *arguments,
-    )
-    assert process.returncode == 1
-    assert message in process.stderr

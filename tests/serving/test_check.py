@@ -20,7 +20,11 @@ from bert_tf.serving.graph import chunks
 from bert_tf.serving.kinds import fill_mask as fill_mask_lib
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds import texts as texts_lib
+from bert_tf.serving.kinds.classification import Classification
+from bert_tf.serving.kinds.hub import Encoder
 from bert_tf.serving.kinds.output import Output
+from bert_tf.serving.kinds.question_answering import QuestionAnswering
+from bert_tf.serving.kinds.tagging import Tagging
 from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import check
 from bert_tf.serving.proof import progress
@@ -33,7 +37,9 @@ from support import serving_models
 def test_a_small_difference_is_found_and_placed(monkeypatch):
     monkeypatch.setattr(caller, "calling", serving_models.calling)
     path = serving_models.exported("encoder", "ids")
-    servable = check.trained_servable(path, serving_models.model_dir("encoder"))
+    servable = check.trained_servable(
+        saved_model.read_options(path), serving_models.model_dir("encoder")
+    )
     # One word, in one of the texts.
     row = serving_models.VOCABULARY.index("quick")
     table = servable.model.embeddings.word_embeddings
@@ -543,7 +549,7 @@ def test_answers_are_shown_likeliest_first():
         "probabilities": np.array([[0.25, 0.75], [0.9, 0.1]]),
     }
     texts = [(b"a  b", b"c"), ("ü\n".encode() * 99, b"")]
-    lines = report.answers_table(texts, answers).splitlines()
+    lines = report.answers_table(texts, answers, Classification).splitlines()
     assert lines[0].split() == ["text", "label", "probabilities"]
     assert lines[1].split() == [
         *("a", "b", "|", "c"),
@@ -554,7 +560,8 @@ def test_answers_are_shown_likeliest_first():
 
 
 def test_scores_and_vectors_are_shown():
-    table = report.answers_table([(b"a",)], {"scores": np.array([1.23456])})
+    scores = {"scores": np.array([1.23456])}
+    table = report.answers_table([(b"a",)], scores, Classification)
     assert table.splitlines()[1].split() == ["a", "1.2346"]
     table = report.answers_table(
         [(b"a",)],
@@ -562,6 +569,7 @@ def test_scores_and_vectors_are_shown():
             "pooled_output": np.array([[3.0, 4.0, 0.0, 0.0]]),
             "sequence_output": np.zeros([1, 5, 4]),
         },
+        Encoder,
     )
     assert "[3.000, 4.000, 0.000, ...] of 4, norm 5.000" in table
 
@@ -575,7 +583,9 @@ def test_spans_are_shown_with_their_characters():
         "scores": np.array([0.75]),
         "null_odds": np.array([-4.0]),
     }
-    table = report.answers_table([(b"q", b"a b")], found).splitlines()
+    table = report.answers_table(
+        [(b"q", b"a b")], found, QuestionAnswering
+    ).splitlines()
     assert table[0].split() == [
         *("text", "answer", "characters", "score", "null", "odds")
     ]
@@ -589,7 +599,9 @@ def test_spans_are_shown_with_their_characters():
         "limits": np.array([[4], [-1]]),
         "scores": np.array([[0.5], [0.0]]),
     }
-    table = report.answers_table([(b"Anna",), (b"x",)], found).splitlines()
+    table = report.answers_table(
+        [(b"Anna",), (b"x",)], found, Tagging
+    ).splitlines()
     assert table[1].split() == ["Anna", "per", "0-4", "0.500"]
     assert table[2].split() == ["x"]
 
@@ -601,7 +613,9 @@ def test_texts_that_were_cut_are_shown(is_cut):
         **dict.fromkeys(("labels", "starts", "limits", "scores"), [[], []]),
         "is_cut": np.array(is_cut),
     }
-    table = report.answers_table([(b"Anna",), (b"x",)], found).splitlines()
+    table = report.answers_table(
+        [(b"Anna",), (b"x",)], found, Tagging
+    ).splitlines()
     assert [line.split() for line in table] == [
         ["text", "entities"] + ["cut"] * any(is_cut),
         ["Anna"],
@@ -610,8 +624,9 @@ def test_texts_that_were_cut_are_shown(is_cut):
 
 
 def test_answers_need_a_saved_model_that_takes_text():
+    path = serving_models.exported("encoder", "ids")
     with pytest.raises(ValueError, match="takes ids only"):
-        check.answer_texts(serving_models.exported("encoder", "ids"), [(b"a",)])
+        check.answer_texts(path, saved_model.read_options(path), [(b"a",)])
 
 
 def test_where_no_saved_model_is(tmp_path):

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.serving import options as options_lib
-from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.text import packing
 from support import serving_models
 
@@ -21,7 +20,7 @@ IS_CUT = [False, False, True, True]
 
 
 def test_answers_tell_what_was_read():
-    servable = serving_models.servable("pair", settings={COUNT_TOKENS: True})
+    servable = serving_models.servable("pair", count_tokens=True)
     inputs = servable.encode(TEXTS)
     answers = servable.trained_answers(inputs, TEXTS)
     np.testing.assert_array_equal(answers["num_tokens"], NUM_TOKENS)
@@ -29,8 +28,8 @@ def test_answers_tell_what_was_read():
     # Bytes that are not read count too, where the tokens fit.
     short = serving_models.servable(
         "pair",
-        settings={COUNT_TOKENS: True},
-        bounds={"max_text_bytes": 4},
+        count_tokens=True,
+        max_text_bytes=4,
     )
     rows = [(b"the  a", b""), (b"the ", b"a")]
     answers = short.trained_answers(short.encode(rows), rows)
@@ -39,9 +38,7 @@ def test_answers_tell_what_was_read():
 
 
 def test_rerankers_and_texts_with_a_prompt_tell_it_too(tmp_path):
-    servable = serving_models.servable(
-        "reranker", settings={COUNT_TOKENS: True}
-    )
+    servable = serving_models.servable("reranker", count_tokens=True)
     answers = servable.trained_answers(servable.encode(TEXTS), TEXTS)
     np.testing.assert_array_equal(answers["num_tokens"], NUM_TOKENS)
     np.testing.assert_array_equal(answers["is_cut"], IS_CUT)
@@ -49,7 +46,8 @@ def test_rerankers_and_texts_with_a_prompt_tell_it_too(tmp_path):
     servable = serving_models.servable(
         "encoder",
         kind="embedding",
-        settings={COUNT_TOKENS: True, "prompt": "a: "},
+        count_tokens=True,
+        prompt="a: ",
     )
     rows = [(b"the",), (b"a " * 15,), (b"a " * 16,)]
     inputs = servable.encode(rows)
@@ -90,15 +88,13 @@ def test_they_are_no_outputs_unless_asked_for():
 @pytest.mark.parametrize(
     "kind, contents, message",
     [
-        ("pair", options_lib.IDS, "takes no text"),
-        ("squad", options_lib.TEXT, "must not be given with the kind"),
+        ("pair", options_lib.IDS, "--contents=ids"),
+        ("squad", options_lib.TEXT, "given with --kind=task"),
     ],
 )
 def test_what_cannot_count(kind, contents, message):
     with pytest.raises(ValueError, match=message):
-        serving_models.servable(
-            kind, contents=contents, settings={COUNT_TOKENS: True}
-        )
+        serving_models.servable(kind, contents=contents, count_tokens=True)
 
 
 @pytest.mark.parametrize("lengths", [(3,), (2, 4), (5, 0)])

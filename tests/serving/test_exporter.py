@@ -18,6 +18,7 @@ from bert_tf.serving import exporter
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import allowed_ops
 from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds.servable import Source
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import check
@@ -42,14 +43,16 @@ def fast_save(monkeypatch):
         serving_models.exported("encoder", "ids"), "saved_model.pb"
     ).read_bytes()
 
-    def save(servable, folder):
+    def write(folder, servable, module, traced):
         calls.append(servable)
         path = pathlib.Path(folder)
         (path / "variables").mkdir()
         (path / "variables" / "variables.index").write_text("ten bytes!")
         (path / "saved_model.pb").write_bytes(graph)
 
-    monkeypatch.setattr(exporter, "save", save)
+    monkeypatch.setattr(exporter, "make", lambda *_: None)
+    monkeypatch.setattr(exporter, "sign", lambda *_: {})
+    monkeypatch.setattr(exporter, "write", write)
     return calls
 
 
@@ -61,7 +64,7 @@ def export_to(export_dir, **arguments):
     return exporter.export(
         serving_models.model_dir("encoder"),
         export_dir,
-        ExportOptions(**({"is_checked": False} | arguments)),
+        ExportOptions(**({"check": False} | arguments)),
     )
 
 
@@ -105,23 +108,19 @@ def test_export_holds_the_files_of_a_servable():
     digest = hashlib.sha256(data.read_bytes()).hexdigest()
     assert settings["weights_sha256"] == {"model.safetensors": digest}
     assert check.other_weights(path, servable) == []
-    servable.weight_files = [f"{path}/assets/vocab.txt"]
-    names = ["model.safetensors", "vocab.txt"]
+    servable.source = Source(weights_sha256={"other.safetensors": digest})
+    names = ["model.safetensors", "other.safetensors"]
     assert check.other_weights(path, servable) == names
 
 
 def test_versions_count_up_and_none_is_overwritten(tmp_path, fast_save):
     assert export(tmp_path).path == f"{tmp_path}/name/1"
-    assert export(tmp_path, version=7).path == f"{tmp_path}/name/7"
     (tmp_path / "name" / "notes").mkdir()
+    (tmp_path / "name" / "7").mkdir()
     assert export(tmp_path).path == f"{tmp_path}/name/8"
-    with pytest.raises(ValueError, match="version=7; in .*: 1, 7, 8"):
-        export(tmp_path, version=7)
-    with pytest.raises(ValueError, match="version=-1"):
-        export(tmp_path, version=-1)
-    assert len(fast_save) == 3
+    assert len(fast_save) == 2
     assert saved_model.newest(tmp_path / "name").endswith("/8")
-    assert saved_model.newest(tmp_path / "name" / "7").endswith("/7")
+    assert saved_model.newest(tmp_path / "name" / "1").endswith("/1")
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -132,17 +131,17 @@ def export_dir(request, tmp_path):
 
 
 def test_exports_at_once_get_a_version_each(export_dir, fast_save, monkeypatch):
-    save = exporter.save
+    write = exporter.write
     inner = []
 
-    def save_while_another_exports(*arguments):
-        save(*arguments)
+    def write_while_another_exports(*arguments):
+        write(*arguments)
         if not inner:
             inner.append(None)
             inner[0] = export_to(export_dir, keep_versions=1)
 
     export_to(export_dir)
-    monkeypatch.setattr(exporter, "save", save_while_another_exports)
+    monkeypatch.setattr(exporter, "write", write_while_another_exports)
     outer = export_to(export_dir, keep_versions=1)
     assert inner[0].path == f"{export_dir}/2"
     assert inner[0].pruned == (1,)
@@ -154,40 +153,15 @@ def test_exports_at_once_get_a_version_each(export_dir, fast_save, monkeypatch):
         assert files.exists(f"{export_dir}/{version}/saved_model.pb")
 
 
-def test_a_given_version_that_another_exporter_took(
-    export_dir, fast_save, monkeypatch
-):
-    save = exporter.save
-
-    def save_after_another(*arguments):
-        save(*arguments)
-        files.write_text(f"{export_dir}/007/saved_model.pb", "another's")
-
-    monkeypatch.setattr(exporter, "save", save_after_another)
-    with pytest.raises(ValueError, match="version=7, which .* has by now"):
-        export_to(export_dir, version=7)
-    assert files.list_folder(export_dir) == ["007"]
-
-
-def test_a_claimed_version_is_refused_at_once(fast_save):
-    export_dir = f"ram://{uuid.uuid4().hex}"
-    claim = f".7.{uuid.uuid4().hex}.claim"
-    files.write_text(f"{export_dir}/{claim}", "")
-    with pytest.raises(ValueError, match=f"version=7; .*{claim}, to be"):
-        export_to(export_dir, version=7)
-    assert fast_save == []
-    assert export_to(export_dir).path == f"{export_dir}/8"
-
-
 @pytest.mark.parametrize(
     "model, bounds, message",
     [
         (
             "squad",
             {"max_text_bytes": 9, "max_windows": 2},
-            "`max_text_bytes` and `max_windows` must not .* max_windows=2",
+            "--max_text_bytes must not be given .* --contents=ids",
         ),
-        ("pretrainer", {"max_masks": 2, "max_text_bytes": 9}, "^`max_text_b"),
+        ("pretrainer", {"max_masks": 2, "max_text_bytes": 9}, "^--max_text_b"),
     ],
 )
 def test_bounds_of_texts_are_refused_where_none_are_taken(
@@ -201,8 +175,8 @@ def test_bounds_of_texts_are_refused_where_none_are_taken(
             ExportOptions(
                 contents="ids",
                 kind="fill_mask" if is_pretrainer else None,
-                bounds=bounds,
-                is_checked=False,
+                **bounds,
+                check=False,
             ),
         )
 
@@ -211,7 +185,7 @@ def test_bounds_of_texts_are_refused_where_none_are_taken(
     assert fast_save == []
     export_ids({key: bounds[key] for key in bounds if key == "max_masks"})
     (servable,) = fast_save
-    assert servable.options.bounds.get("max_masks", 2) == 2
+    assert servable.options.max_masks in (2, None)
 
 
 def test_a_full_disk_is_an_error_of_the_system(tmp_path):
@@ -219,12 +193,6 @@ def test_a_full_disk_is_an_error_of_the_system(tmp_path):
     with full_disk(2000), pytest.raises(OSError, match="cannot be written: "):
         export(tmp_path, contents="ids")
     assert tree(tmp_path) == []
-
-
-def test_a_time_limit_of_no_check_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="timeout_seconds=5"):
-        export(tmp_path, timeout_seconds=5)
-    assert not (tmp_path / "name").exists()
 
 
 def test_what_killed_exporters_left_is_named_and_stays(
@@ -259,37 +227,33 @@ def test_a_version_with_leading_zeros_is_one(export_dir, fast_save):
         files.write_text(f"{export_dir}/{name}/saved_model.pb", "old")
     assert saved_model.versions(export_dir) == [1]
     assert saved_model.newest(export_dir) == f"{export_dir}/0001"
-    with pytest.raises(ValueError, match="version=1; in .*: 1"):
-        export_to(export_dir, version=1)
-    with pytest.raises(ValueError, match="of 63 bits"):
-        export_to(export_dir, version=2**63)
     exported = export_to(export_dir, keep_versions=1)
     assert exported.path == f"{export_dir}/2"
     assert exported.pruned == (1,)
     assert files.list_folder(export_dir) == ["2", "9" * 20]
 
 
-def test_a_failing_save_leaves_nothing(tmp_path, monkeypatch):
-    def save(servable, folder):
+def test_a_failing_save_leaves_nothing(tmp_path, fast_save, monkeypatch):
+    def write(folder, *_):
         pathlib.Path(folder, "saved_model.pb").write_text("half")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(exporter, "save", save)
+    monkeypatch.setattr(exporter, "write", write)
     with pytest.raises(OSError, match="No space"):
         export(tmp_path)
     assert list((tmp_path / "name").iterdir()) == []
 
 
 def test_an_export_that_answers_otherwise_leaves_nothing(tmp_path, monkeypatch):
-    real_save = exporter.save
+    real_write = exporter.write
 
-    def save(servable, folder):
-        real_save(servable, folder)
+    def write(folder, servable, *others):
+        real_write(folder, servable, *others)
         # The trained model is then not the one that was saved.
         variable = servable.model.classification_head.trainable_variables[0]
         variable.assign(variable.value * 1.01)
 
-    monkeypatch.setattr(exporter, "save", save)
+    monkeypatch.setattr(exporter, "write", write)
     monkeypatch.setattr(caller, "calling", serving_models.calling)
     with pytest.raises(ValueError, match="does not answer as") as error:
         exporter.export(
@@ -370,48 +334,44 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"contents": "words"}, "`contents` must be one of text, ids"),
-        ({"kind": "poem"}, "`kind` must be one of task, encoder, .*'poem'"),
+        ({"contents": "words"}, "--contents must be one of text, ids"),
+        ({"kind": "poem"}, "--kind must be one of task, encoder, .*poem"),
         ({"max_seq_length": 24}, "max_position_embeddings=23"),
         ({"text_features": ["a", "b", "c"]}, "one or two different names"),
         ({"text_features": ["a", "a"]}, "one or two different names"),
         ({"text_features": ["", "b"]}, "neither of them empty"),
         # Two letters would be two names.
-        ({"text_features": "ab"}, "`text_features` must be a tuple of names"),
-        ({"max_seq_length": 0}, "`max_seq_length` must be at least 3"),
-        ({"keep_versions": 0}, "`keep_versions` must be at least 1"),
+        ({"text_features": "ab"}, "--text_features must be names"),
+        ({"max_seq_length": 0}, "--max_seq_length must be 3 or more"),
+        ({"keep_versions": 0}, "--keep_versions must be positive"),
         (
-            {"is_checked": True, "timeout_seconds": 0},
-            "`timeout_seconds` must be at least 1",
+            {"check": True, "timeout_seconds": 0},
+            "--timeout_seconds must be 1 or more",
         ),
-        ({"settings": {"top_k": 2}}, "given with the kind encoder"),
+        ({"top_k": 2}, "given with --kind=encoder"),
         *(
-            ({name: value}, f"`{name}` must be {expected}.*Received: {name}=")
+            ({name: value}, f"--{name} must be {expected}.*Received: --{name}=")
             for name, value, expected in (
                 ("max_seq_length", "19", "an integer"),
-                ("version", 1.0, "an integer"),
                 ("keep_versions", True, "an integer"),
                 ("timeout_seconds", "5", "a number"),
-                ("is_checked", "no", "true or false"),
-                ("is_frozen", 1, "true or false"),
-                ("kind", ["encoder"], "a string"),
+                ("check", "no", "true or false"),
+                ("freeze", 1, "true or false"),
+                ("kind", ["encoder"], "one of task, encoder"),
                 ("check_file", 3, "a string"),
-                ("text_features", None, "a list of names"),
-                ("warmup_batch_sizes", 8, "a list of integers"),
-                ("jit_lengths", ["8"], "a list of integers"),
-                ("settings", None, "a dictionary"),
-                ("bounds", [], "a dictionary"),
+                ("text_features", None, "names"),
+                ("warmup_batch_sizes", 8, "integers"),
             )
         ),
         (
-            {"is_checked": True, "timeout_seconds": float("nan")},
-            "`timeout_seconds` must be at least 1",
+            {"check": True, "timeout_seconds": float("nan")},
+            "--timeout_seconds must be a finite number",
         ),
         *(
-            ({"kind": "preprocessor", name: value}, f"`{name}` must be .*prep")
+            ({"kind": "preprocessor", name: value}, f"--{name} must be .*prep")
             for name, value in (
                 ("precision", "bfloat16"),
-                ("is_frozen", True),
+                ("freeze", True),
                 ("contents", "ids"),
             )
         ),
@@ -437,15 +397,40 @@ def test_wrong_arguments_of_an_export():
 
 def test_numbers_of_numpy_are_stored():
     options = ExportOptions(
-        version=np.int64(7),
+        keep_versions=np.int64(7),
         timeout_seconds=np.float32(2.5),
         warmup_batch_sizes=np.array([1, 8]),
-        settings={"top_k": np.int64(3)},
-        bounds={"max_masks": np.int32(2)},
+        top_k=np.int64(3),
+        max_masks=np.int32(2),
     )
     values = json.loads(json.dumps(dataclasses.asdict(options)))
     assert ExportOptions.from_dict(values) == options
     assert options.warmup_batch_sizes == (1, 8)
+
+
+def test_options_that_former_releases_wrote_are_read():
+    options = ExportOptions.from_dict(
+        {
+            "kind": "embedding",
+            "settings": {"embedding": "cls", "normalize": True, "prompt": ""},
+            "bounds": {"max_text_bytes": 40},
+            "is_frozen": True,
+            "is_checked": True,
+            "is_jit_compiled": False,
+            "jit_lengths": [],
+            "version": None,
+            "timeout_seconds": None,
+            "check": [{"signature": "ids"}],
+        }
+    )
+    assert options == ExportOptions(
+        kind="embedding",
+        pooling="cls",
+        normalize=True,
+        prompt="",
+        max_text_bytes=40,
+        freeze=True,
+    )
 
 
 def test_a_path_of_a_check_file_is_stored(tmp_path):
@@ -491,14 +476,14 @@ def test_a_damaged_saved_model_is_named(tmp_path, data):
         ("max_seq_length", "19"),
         ("max_seq_length", 2),
         ("text_features", [1]),
-        ("jit_lengths", ["8"]),
-        ("is_frozen", 1),
+        ("warmup_batch_sizes", ["8"]),
+        ("freeze", 1),
         ("weights_sha256", ["a"]),
     ],
 )
 def test_damaged_options_of_an_export_are_named(tmp_path, key, value):
     saved_model.write_settings(tmp_path, {key: value})
-    with pytest.raises(ValueError, match=rf"bert_tf\.json: `{key}` must be"):
+    with pytest.raises(ValueError, match=rf"bert_tf\.json: \W+{key}\W* must"):
         saved_model.read_options(tmp_path)
 
 

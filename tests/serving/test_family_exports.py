@@ -23,6 +23,7 @@ from bert_tf.models.span_predictor import BertSpanPredictor
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving import exporter
 from bert_tf.serving import options as options_lib
+from bert_tf.serving import saved_model
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.fill_mask import FillMask
 from bert_tf.serving.options import ExportOptions
@@ -60,12 +61,12 @@ KINDS = {
     "fill_mask": (
         BertPretrainer,
         None,
-        ExportOptions(kind="fill_mask", settings={"top_k": 3}),
+        ExportOptions(kind="fill_mask", top_k=3),
     ),
     "embedding": (
         BertEncoder,
         None,
-        ExportOptions(kind="embedding", settings={"normalize": True}),
+        ExportOptions(kind="embedding", normalize=True),
     ),
     "token_embeddings": (
         BertEncoder,
@@ -137,8 +138,10 @@ def test_fill_mask_is_checked_on_the_familys_own_masks(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_older_releases_answer_alike(tmp_path, family, kind):
     assert PYTHONS, "BERT_TF_SERVING_PYTHONS names no environment."
-    model_dir, exported = export(tmp_path, family, kind, is_checked=False)
-    servable = check.trained_servable(exported.path, model_dir)
+    model_dir, exported = export(tmp_path, family, kind, check=False)
+    servable = check.trained_servable(
+        saved_model.read_options(exported.path), model_dir
+    )
     texts = servable.hard_texts()
     for python in PYTHONS:
         version, comparisons = check.compare(

@@ -26,19 +26,21 @@ SLOW = ("choice", "squad", "fill_mask", "embedding")
 def test_answers_are_those_of_the_trained_model(kind):
     kind = f"frozen_{kind}"
     servable = check.trained_servable(
-        serving_models.exported(kind), serving_models.model_dir(kind)
+        saved_model.read_options(serving_models.exported(kind)),
+        serving_models.model_dir(kind),
     )
     texts = servable.hard_texts()[:8]
     found = serving_models.differences(kind, servable, texts)
     assert {"serving_default", "ids", "examples"} <= set(found)
     for signature, (difference, where) in found.items():
         assert difference <= check.TOLERANCE, (signature, where)
-    assert servable.options.bounds["max_text_bytes"] == 40
+    assert servable.options.max_text_bytes == 40
     strings = requests.strings(servable.text_features, texts)
     answers = serving_models.loaded(kind).signatures["serving_default"](
         **{name: tf.constant(value) for name, value in strings.items()}
     )
-    assert ("is_cut" in answers) == (len(servable.BOUNDS) > 1)
+    bounds = {"max_windows", "max_masks"} & servable.DEFAULTS.keys()
+    assert ("is_cut" in answers) == bool(bounds)
     if "is_cut" in answers:
         assert 0 < answers["is_cut"].numpy().sum() < len(texts)
 
@@ -77,8 +79,8 @@ def test_loaded_object_is_called_but_not_trained():
 
 
 def test_what_is_not_frozen_is_said(tmp_path, monkeypatch):
-    options = options_lib.ExportOptions(is_frozen=True)
-    with pytest.raises(ValueError, match="must be False with the kind encoder"):
+    options = options_lib.ExportOptions(freeze=True)
+    with pytest.raises(ValueError, match="be False with --kind=encoder"):
         exporter.export(serving_models.model_dir("encoder"), tmp_path, options)
     monkeypatch.setattr(opening, "MOST_FROZEN_BYTES", 5000)
     with pytest.raises(ValueError, match=r"more than 5,000 .* Received: [6-9]"):

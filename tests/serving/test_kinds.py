@@ -17,6 +17,7 @@ from bert_tf.serving.kinds.classification import Classification
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.fill_mask import FillMask
 from bert_tf.serving.kinds.hub import Encoder
+from bert_tf.serving.kinds.hub_preprocessor import Preprocessing
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import check
@@ -175,7 +176,7 @@ def test_fill_mask_answers_are_the_pretrainers(preprocessor, pretrainer):
 
 def test_tokens_of_one_score_may_change_places(preprocessor):
     servable = serving_models.make_servable(
-        FillMask, preprocessor=preprocessor, settings={"top_k": 2}
+        FillMask, preprocessor=preprocessor, top_k=2
     )
     texts = [(b"a [MASK]",)]
     probabilities = np.zeros([1, 1, len(VOCABULARY)], "float32")
@@ -244,7 +245,7 @@ def test_embeddings_of_other_layers(embedding, extraction):
             return {"encoder_outputs": outputs}
 
     servable = serving_models.make_servable(
-        Embedding, Model(), settings={"embedding": embedding}
+        Embedding, Model(), pooling=embedding
     )
     found = servable.trained_answers({"input_mask": mask}, [])
     np.testing.assert_allclose(
@@ -348,22 +349,22 @@ def test_strings_that_change_in_bfloat16_are_counted():
 @pytest.mark.parametrize(
     "kind, settings, message",
     [
-        ("encoder", {"top_k": 3}, "`top_k` must not be given .* kind encoder"),
-        (None, {"embedding": "cls"}, "`embedding` must not .* kind task"),
-        ("embedding", {"embedding": "sum"}, "one of cls, mean, max, last_four"),
-        ("fill_mask", {"top_k": 0}, "`top_k` must be at least 1"),
-        ("fill_mask", {"top_k": 2.5}, "`top_k` must be an integer"),
-        ("embedding", {"embedding": ["cls"]}, "`embedding` must be a string"),
+        ("encoder", {"top_k": 3}, "--top_k must not be .* --kind=encoder"),
+        (None, {"pooling": "cls"}, "--pooling must not .* --kind=task"),
+        ("embedding", {"pooling": "sum"}, "one of cls, mean, max, last_four"),
+        ("fill_mask", {"top_k": 0}, "--top_k must be positive"),
+        ("fill_mask", {"top_k": 2.5}, "--top_k must be an integer"),
+        ("embedding", {"pooling": ["cls"]}, "--pooling must be one of cls"),
         # Any string would be taken for yes.
-        ("embedding", {"normalize": "no"}, "`normalize` must be true or false"),
-        ("embedding", {"prompt": 3}, "`prompt` must be a string"),
-        ("embedding", {"prompt_name": 3}, "`prompt_name` must be a string"),
+        ("embedding", {"normalize": "no"}, "--normalize must be true, false"),
+        ("embedding", {"prompt": 3}, "--prompt must be a string"),
+        ("embedding", {"prompt_name": 3}, "--prompt_name must be a string"),
     ],
 )
 def test_wrong_settings(kind, settings, message):
     with pytest.raises(ValueError, match=message):
         serving_models.servable(
-            "encoder" if kind else "pair", kind=kind, settings=settings
+            "encoder" if kind else "pair", kind=kind, **settings
         )
 
 
@@ -373,18 +374,18 @@ def test_wrong_settings(kind, settings, message):
         ("encoder", {"kind": "fill_mask"}, "must have a masked-LM head"),
         (
             "pretrainer",
-            {"kind": "fill_mask", "settings": {"top_k": 99}},
+            {"kind": "fill_mask", "top_k": 99},
             "size of the vocabulary, 94",
         ),
         (
             "pretrainer",
             {"kind": "fill_mask", "text_features": ["a", "b"]},
-            "one name with the kind",
+            "must be one name: the input is one string",
         ),
         (
             "encoder",
-            {"kind": "embedding", "settings": {"embedding": "last_four"}},
-            "`embedding` must not be last_four .* the model has 2",
+            {"kind": "embedding", "pooling": "last_four"},
+            "--pooling must not be last_four .* a model of 2",
         ),
     ],
 )
@@ -401,14 +402,14 @@ def test_answers_of_the_new_kinds_are_shown():
         .signatures["serving_default"](text=tf.constant(MASKED))
         .items()
     }
-    lines = report.answers_table(rows, answers).splitlines()
+    lines = report.answers_table(rows, answers, FillMask).splitlines()
     assert lines[0].split() == ["text", "masks"]
     token = answers["tokens"][0, 0, 0].decode()
     assert f"  {token} {answers['scores'][0, 0, 0]:.3f}, " in lines[1]
     assert lines[1].count(";") >= 1
     assert lines[2] == "no mask"
     assert "norm 5.0" in report.answers_table(
-        rows[:1], {"embeddings": np.array([[3.0, 4.0]])}
+        rows[:1], {"embeddings": np.array([[3.0, 4.0]])}, Embedding
     )
     table = report.answers_table(
         rows[:1],
@@ -416,8 +417,29 @@ def test_answers_of_the_new_kinds_are_shown():
             "input_word_ids": np.array([[2, 7, 0]]),
             "input_mask": np.array([[1, 1, 0]]),
         },
+        Preprocessing,
     )
     assert table.splitlines()[1].endswith("  2 7")
+
+
+@pytest.mark.parametrize("contents", ["text", "ids"])
+@pytest.mark.parametrize(
+    "model", ["pair", "regression", "topics", "tagger", "choice", "squad"]
+)
+def test_exports_name_the_family_that_those_of_0_2_0_show(
+    model, contents, tmp_path
+):
+    exported = serving_models.exported(model, contents)
+    task = serving_models.servable(model).task
+    settings = saved_model.read_settings(exported)
+    assert settings["family"] == task.family
+    kind = opening.KINDS_OF_TASKS[task.family]
+    assert opening.kind_of_export(exported) is kind
+    path = tmp_path / "export"
+    shutil.copytree(exported, path)
+    del settings["family"]
+    saved_model.write_settings(path, settings)
+    assert opening.kind_of_export(path) is kind
 
 
 def test_every_family_of_tasks_has_a_kind():

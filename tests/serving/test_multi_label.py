@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds.multi_label import MultiLabel
 from bert_tf.serving.proof import report
 from bert_tf.text.preprocessor import Preprocessor
 from support import serving_models
@@ -96,10 +97,5 @@ def test_the_table_says_which_are_labels():
         "probabilities": np.array([[0.75, 0.25]]),
         "classes": np.array([[b"a", b"b"]]),
     }
-    table = report.answers_table(TEXTS[:1], answers)
+    table = report.answers_table(TEXTS[:1], answers, MultiLabel)
     assert table.splitlines()[1].endswith("  0.750 a, 0.250 b (no)")
-
-
-def test_answers_tell_the_kind():
-    names = {"is_label", "probabilities", "classes"}
-    assert opening.kind_of_outputs(names).__name__ == "MultiLabel"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.serving import saved_model
 from bert_tf.serving.kinds import texts
-from bert_tf.serving.proof import check
 from bert_tf.serving.proof import requests
 from support import serving_models
 
@@ -69,7 +69,7 @@ def test_every_signature_chooses_as_the_model_does(servable):
 
 def test_texts_of_a_line_are_a_context_and_its_choices(servable):
     path = serving_models.exported("choice", "text")
-    assert check.num_strings(path) == 4
+    assert len(saved_model.read_options(path).text_features) == 4
     (row,) = texts.parse_texts(["a b\tc\t\td"], 4, "--text")
     strings = requests.strings(servable.text_features, [row])
     assert strings["context"].tolist() == [b"a b"]

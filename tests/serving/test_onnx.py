@@ -110,14 +110,15 @@ def test_logits_of_a_family_are_the_trained_models(family, tmp_path):
     assert difference(servable, tmp_path) < check.TOLERANCE
 
 
-@pytest.mark.parametrize("embedding", options_lib.EMBEDDINGS)
+@pytest.mark.parametrize("embedding", options_lib.POOLINGS)
 def test_vectors_are_the_trained_models(embedding, tmp_path):
     pytest.importorskip("onnx")
     config = dataclasses.replace(CONFIG, num_hidden_layers=4)
     servable = servable_of(
         Embedding,
         BertEncoder(config),
-        settings={"embedding": embedding, "normalize": embedding == "mean"},
+        pooling=embedding,
+        normalize=embedding == "mean",
     )
     assert difference(servable, tmp_path) < check.TOLERANCE
 
@@ -159,9 +160,7 @@ def test_logits_of_tokens_are_the_trained_models(kind, tmp_path):
 @pytest.mark.parametrize("layer", [-1, 0])
 def test_vectors_of_tokens_are_the_trained_models(layer, tmp_path):
     pytest.importorskip("onnx")
-    servable = servable_of(
-        TokenEmbeddings, BertEncoder(CONFIG), settings={"layer": layer}
-    )
+    servable = servable_of(TokenEmbeddings, BertEncoder(CONFIG), layer=layer)
     assert difference(servable, tmp_path) < check.TOLERANCE
 
 
@@ -218,7 +217,7 @@ def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
         assert servable.row_shape == [size or 3]
         # [CLS], the word in five pieces, and the colon.
         assert servable.num_left_out == 7
-        assert len(servable.dense) == 2
+        assert len(servable.made_vectors.dense) == 2
         assert difference(servable, folder) < check.TOLERANCE
         # The last token is left of ids that are shorter than the prompt.
         ids = tf.constant([[2, 5, 6, 3], [2, 9, 3, 0]])
@@ -240,16 +239,15 @@ def test_layers_and_prompts_of_a_folder_are_there(tmp_path):
     described = json.loads(path.read_text())
     assert described.pop("weights_sha256").keys() == {"model.safetensors"}
     assert described == {
-        "format_version": 2,
+        "format_version": 3,
         "format": "onnx",
         "kind": "embedding",
+        "family": None,
         "text_features": ["text"],
         "max_seq_length": serving_models.MAX_SEQ_LENGTH,
-        "settings": {
-            "embedding": "cls",
-            "normalize": True,
-            "prompt": "query: ",
-        },
+        "pooling": "cls",
+        "normalize": True,
+        "prompt": "query: ",
     }
 
 
@@ -291,7 +289,7 @@ def test_int8_is_asked_a_text_at_a_time_too(kind, tmp_path):
     exported = onnx_exporter.export(
         serving_models.model_dir(kind),
         tmp_path,
-        ExportOptions(is_checked=False),
+        ExportOptions(check=False),
     )
     servable = serving_models.servable(kind)
     texts = servable.hard_texts()[:5]
@@ -313,7 +311,7 @@ def test_quantizing_is_silent(tmp_path, caplog):
         onnx_exporter.export(
             serving_models.model_dir("pair"),
             tmp_path,
-            ExportOptions(is_checked=False),
+            ExportOptions(check=False),
         )
     assert not [each for each in caplog.records if each.name == "root"]
     assert logging.getLogger().level == level
@@ -329,7 +327,7 @@ def test_a_full_disk_is_told_with_the_file(tmp_path, num_bytes):
         onnx_exporter.export(
             serving_models.model_dir("pair"),
             tmp_path,
-            ExportOptions(is_checked=False),
+            ExportOptions(check=False),
         )
     assert not os.listdir(tmp_path)
 
@@ -355,7 +353,7 @@ def test_the_documents_consumer_reads_long_pairs_as_the_model_did(tmp_path):
     onnx_exporter.export(
         serving_models.model_dir("pair"),
         tmp_path,
-        ExportOptions(is_checked=False),
+        ExportOptions(check=False),
     )
     text = (ROOT / "docs" / "serving.md").read_text()
     (snippet,) = re.findall(r"(?ms)^def encode\(.*?(?=^\S+ = )", text)
@@ -405,15 +403,12 @@ def test_a_difference_leaves_nothing(tmp_path, monkeypatch):
             {"kind": "fill_mask"},
             "must be saved_model for this kind",
         ),
-        ("pair", {"precision": "bfloat16"}, "`precision` must not be given"),
-        ("pair", {"is_frozen": True}, "`is_frozen` must not be given"),
-        # No folder of another name is a version to servers.
-        ("pair", {"version": -1}, "version=-1; in .*: none"),
-        ("pair", {"version": 2**63}, "`version` must be .* of 63 bits"),
+        ("pair", {"precision": "bfloat16"}, "--precision must not be given"),
+        ("pair", {"freeze": True}, "--freeze must not be given"),
         (
             "reranker",
-            {"settings": {"count_tokens": True}},
-            "`count_tokens` must be False with format=onnx",
+            {"count_tokens": True},
+            "--count_tokens must not be given with --format=onnx",
         ),
     ],
 )

@@ -4,9 +4,7 @@ The store is TensorFlow's in-memory file system, which like gs:// is reached
 through tf.io.gfile alone, and copies file by file.
 """
 
-import concurrent.futures
 import os
-import threading
 import uuid
 
 import pytest
@@ -90,9 +88,7 @@ def test_two_who_claim_one_number_both_try_again(store, make, monkeypatch):
     assert publishing.publish(make("first"), store) == 2
     assert len(claims) == 2
     assert not files.exists(f"{store}/1")
-    with pytest.raises(ValueError, match=r"version=1; .*\.1\..*\.claim, to be"):
-        publishing.publish(make("second"), store, 1)
-    assert publishing.publish(make("third"), store) == 3
+    assert publishing.publish(make("second"), store) == 3
 
 
 def test_a_number_given_up_between_two_looks_is_taken(store, make, monkeypatch):
@@ -107,66 +103,6 @@ def test_a_number_given_up_between_two_looks_is_taken(store, make, monkeypatch):
     monkeypatch.setattr(publishing, "_claims", another_is_done)
     assert publishing.publish(make("first"), store) == 2
     assert files.read_text(f"{store}/1/saved_model.pb") == "another's"
-
-
-def test_of_two_with_one_given_version_one_gets_it(store, make, monkeypatch):
-    write, both = files.write_text, threading.Barrier(2)
-    waiting = [None, None]
-
-    def write_before_both_look(path, text):
-        write(path, text)
-        if waiting:
-            waiting.pop()
-            both.wait(timeout=30)
-
-    monkeypatch.setattr(files, "write_text", write_before_both_look)
-
-    def publish(folder):
-        try:
-            return publishing.publish(folder, store, 7)
-        except ValueError as error:
-            return str(error)
-
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(publish, [make("first"), make("second")]))
-    assert found.count(7) == 1
-    (error,) = (each for each in found if each != 7)
-    assert "has by now" in error or ".claim, to be removed" in error
-    assert read(f"{store}/7") == [["first"] * 2, ["second"] * 2][found.index(7)]
-
-
-def claim_and_give_up(monkeypatch, num_times):
-    """Lets another exporter claim what is claimed, and take it back."""
-    write, claims = files.write_text, []
-
-    def write_as_another_does(path, text):
-        write(path, text)
-        if len(claims) < num_times:
-            claims.append(path.replace(path[-38:-6], uuid.uuid4().hex))
-            write(claims[-1], "")
-
-    monkeypatch.setattr(files, "write_text", write_as_another_does)
-    monkeypatch.setattr(
-        publishing.time, "sleep", lambda seconds: files.remove(claims[-1])
-    )
-    return claims
-
-
-def test_a_given_version_that_another_gave_up_is_taken(
-    store, make, monkeypatch
-):
-    claims = claim_and_give_up(monkeypatch, 2)
-    assert publishing.publish(make("first"), store, 7) == 7
-    assert len(claims) == 2
-    assert files.list_folder(store) == ["7"]
-
-
-def test_a_given_version_is_not_tried_for_ever(store, make, monkeypatch):
-    claims = claim_and_give_up(monkeypatch, 99)
-    with pytest.raises(ValueError, match="version=7, which .* does not have"):
-        publishing.publish(make("first"), store, 7)
-    assert len(claims) == publishing._MAX_TRIES
-    assert files.list_folder(store) == []
 
 
 def test_a_copy_that_fails_leaves_nothing(store, make, monkeypatch):
@@ -207,13 +143,13 @@ def test_a_folder_has_saved_models_or_models_in_onnx(tmp_path):
     pytest.importorskip("onnxruntime")
     model = serving_models.model_dir("pair")
     for export, file_name, message in (
-        (exporter.export, "model.onnx", "no version in ONNX"),
-        (onnx_exporter.export, "saved_model.pb", "no SavedModel with format"),
+        (exporter.export, "model.onnx", "one --format only"),
+        (onnx_exporter.export, "saved_model.pb", "one --format only"),
     ):
         folder = tmp_path / file_name
         (folder / "3").mkdir(parents=True)
         (folder / "3" / file_name).touch()
-        with pytest.raises(ValueError, match=f"{message}.* with version 3"):
+        with pytest.raises(ValueError, match=f"{message}.* version 3"):
             export(model, folder, ExportOptions())
         assert os.listdir(folder) == ["3"]
 

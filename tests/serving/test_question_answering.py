@@ -204,7 +204,7 @@ def test_answers_are_cited_character_for_character():
     )
     asked = serving_models.VOCABULARY.index("quick")
 
-    def model(inputs, training):
+    def model(inputs):
         # The answer is from the first "quick" to what follows it.
         is_asked = tf.cast(tf.equal(inputs["input_ids"], asked), tf.float32)
         is_asked *= tf.cast(inputs["segment_ids"], tf.float32)
@@ -245,7 +245,6 @@ def test_chunks_are_the_whole(num_rows):
         {"input_ids": ids, "input_mask": mask, "segment_ids": mask},
         compute,
         [2],
-        3,
     )
     total = ids.sum(axis=1)
     np.testing.assert_array_equal(answers, np.stack([total, -total], 1))
@@ -254,7 +253,7 @@ def test_chunks_are_the_whole(num_rows):
         0: [(0, 1)],
         1: [(1, 4)],
         3: [(3, 6)],
-        8: [(3, 2), (3, 4), (2, 6)],
+        8: [(4, 2), (4, 6)],
     }
     assert seen == wanted[num_rows]
 
@@ -289,6 +288,39 @@ def test_batches_are_cut_by_their_size(num_rows, sizes):
     )
     np.testing.assert_array_equal(answers, ids[:, :1])
     assert seen == sizes
+
+
+class Doubled:
+    """A model whose outputs have several tensors, and remembers its calls."""
+
+    outputs = {
+        "all": [tf.TensorSpec([None, None, None], tf.int32)],
+        "first": tf.TensorSpec([None], tf.int32),
+    }
+
+    def __init__(self):
+        self.sizes = []
+
+    def __call__(self, inputs):
+        ids = inputs["input_ids"]
+        self.sizes.append(len(ids))
+        return {"all": [2 * ids], "first": ids[:, 0, 0]}
+
+
+@pytest.mark.parametrize(
+    "num_rows, num_choices, sizes",
+    [(0, 1, [0]), (5, 1, [5]), (20, 1, [8, 8, 4]), (20, 3, [2] * 10)],
+)
+def test_rows_of_ids_are_computed_in_their_order(num_rows, num_choices, sizes):
+    count = num_rows * num_choices * 2
+    ids = np.arange(count, dtype=np.int32).reshape(num_rows, num_choices, 2)
+    model = Doubled()
+    # A mask may have its 1s anywhere.
+    inputs = {"input_ids": ids, "input_mask": ids % 2, "segment_ids": ids}
+    found = chunks.compute_in_order(inputs, model, num_choices)
+    np.testing.assert_array_equal(found["all"][0], 2 * ids)
+    np.testing.assert_array_equal(found["first"], ids[:, 0, 0])
+    assert model.sizes == sizes
 
 
 def test_chunks_run_at_once_and_keep_their_places():
@@ -364,5 +396,5 @@ def test_pairs_are_read_from_tables_and_lines_too(
     ]
     # They have no answers.
     assert servable.read_dev_set(path) is None
-    with pytest.raises(ValueError, match="`label_column` must not be given"):
+    with pytest.raises(ValueError, match="--label_column must not be given"):
         servable.read_dev_set(path, "answers")

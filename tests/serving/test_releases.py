@@ -14,6 +14,7 @@ import os
 import pytest
 
 from bert_tf.serving import options as options_lib
+from bert_tf.serving import saved_model
 from bert_tf.serving.proof import check
 from support import serving_models
 
@@ -44,7 +45,9 @@ _MAX_BYTES = 250
 def test_every_kind_of_export_answers_alike(kind, contents):
     assert PYTHONS, "BERT_TF_SERVING_PYTHONS names no environment."
     path = serving_models.exported(kind, contents)
-    servable = check.trained_servable(path, serving_models.model_dir(kind))
+    servable = check.trained_servable(
+        saved_model.read_options(path), serving_models.model_dir(kind)
+    )
     # Long ones would show no operation more.
     texts = [
         tuple(text[:_MAX_BYTES] for text in row)

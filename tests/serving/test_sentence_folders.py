@@ -91,12 +91,9 @@ def vectors_of(servable, texts):
 def test_vectors_are_as_the_folder_says(folder, mode):
     write(folder, {"pooling_mode": mode})
     servable = opening.open_folder(folder, OPTIONS)
-    assert servable.options.settings == {
-        "embedding": mode,
-        "normalize": True,
-        "prompt": "",
-        "count_tokens": False,
-    }
+    options = servable.options
+    assert (options.pooling, options.normalize) == (mode, True)
+    assert (options.prompt, options.count_tokens) == ("", False)
     inputs, found = vectors_of(servable, TEXTS)
     lengths = inputs["input_mask"].numpy().sum(axis=1)
     assert lengths.max() == servable.options.max_seq_length == 9
@@ -117,22 +114,21 @@ def test_what_is_asked_for_comes_first(folder):
     write(folder, OLD)
     options = ExportOptions(
         kind="embedding",
-        settings={"embedding": "cls", "normalize": False, "prompt": "a "},
+        pooling="cls",
+        normalize=False,
+        prompt="a ",
         max_seq_length=7,
     )
     servable = opening.open_folder(folder, options)
-    assert options.settings.items() <= servable.options.settings.items()
-    assert servable.options.max_seq_length == 7
+    resolved = servable.options
+    assert (resolved.pooling, resolved.normalize) == ("cls", False)
+    assert (resolved.prompt, resolved.max_seq_length) == ("a ", 7)
 
 
 def test_other_folders_are_as_before(folder):
-    servable = opening.open_folder(folder, OPTIONS)
-    assert servable.options.settings == {
-        "embedding": "mean",
-        "normalize": False,
-        "prompt": "",
-        "count_tokens": False,
-    }
+    options = opening.open_folder(folder, OPTIONS).options
+    assert (options.pooling, options.normalize) == ("mean", False)
+    assert (options.prompt, options.count_tokens) == ("", False)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +208,7 @@ def test_layers_and_prompts_are_the_folders(tmp_path, pooling):
     vectors = dataclasses.replace(VECTORS, pooling=pooling)
     sentence_models.save(tmp_path / "model", vectors)
     servable = opening.open_folder(tmp_path / "model", OPTIONS)
-    assert servable.options.settings["prompt"] == "query: "
+    assert servable.options.prompt == "query: "
     _, found = vectors_of(servable, TEXTS)
     assert found.shape == (3, 3)
     # [CLS], the word in five pieces, and the colon.
@@ -226,9 +222,9 @@ def test_layers_and_prompts_are_the_folders(tmp_path, pooling):
         ({"prompt_name": "document"}, "", 0),
         ({"prompt": "a: "}, "a: ", 3),
     ):
-        options = ExportOptions(kind="embedding", settings=settings)
+        options = ExportOptions(kind="embedding", **settings)
         other = opening.open_folder(tmp_path / "model", options)
-        assert other.options.settings["prompt"] == prompt
+        assert other.options.prompt == prompt
         _, found = vectors_of(other, TEXTS)
         wanted = expected_vectors(
             other, [prompt + text for text in TEXTS], vectors, num_left_out
@@ -257,7 +253,7 @@ def test_vectors_are_cut_as_the_folder_says(tmp_path):
     assert sentence_folder.read(tmp_path / "again").truncate_dim == 3
     plain = SentenceVectors(pooling="mean", is_normalized=False, truncate_dim=3)
     sentence_models.save(folder, plain)
-    options = ExportOptions(kind="embedding", settings={"normalize": True})
+    options = ExportOptions(kind="embedding", normalize=True)
     with pytest.raises(ValueError, match="`truncate_dim` cuts .* to 3 numbers"):
         opening.open_folder(folder, options)
     with pytest.raises(ValueError, match="`truncate_dim` must be a positive"):
@@ -268,7 +264,7 @@ def test_an_export_has_them_too(tmp_path):
     sentence_models.save(tmp_path / "model", VECTORS)
     servable = opening.open_folder(tmp_path / "model", OPTIONS)
     inputs, expected = vectors_of(servable, TEXTS)
-    options = dataclasses.replace(OPTIONS, is_checked=False)
+    options = dataclasses.replace(OPTIONS, check=False)
     exporter.export(tmp_path / "model", tmp_path / "export", options)
     signatures = tf.saved_model.load(
         saved_model.newest(str(tmp_path / "export"))
@@ -294,24 +290,25 @@ def test_an_export_has_them_too(tmp_path):
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"prompt_name": "passage"}, "model: The name of a prompt must be one"),
+        ({"prompt_name": "passage"}, "The name of a prompt must be one"),
         (
             {"prompt_name": "query", "prompt": "q"},
-            "`prompt` must not be given with `prompt_name`",
+            "--prompt must not be given with --prompt_name",
         ),
-        ({"prompt": 3}, "`prompt` must be a string. Received: prompt=3"),
+        ({"prompt": 3}, "--prompt must be a string.* Received: --prompt=3"),
         (
             {"prompt": "a " * 99},
             "prompt must leave room for a text among .* 99",
         ),
-        ({"embedding": "max"}, "`embedding` must be 'cls', which the"),
+        ({"pooling": "max"}, "--pooling must be cls, which the"),
     ],
 )
 def test_what_does_not_fit_the_folder_is_refused(tmp_path, settings, message):
     sentence_models.save(tmp_path / "model", VECTORS)
-    options = ExportOptions(kind="embedding", settings=settings)
     with pytest.raises(ValueError, match=message):
-        opening.open_folder(tmp_path / "model", options)
+        opening.open_folder(
+            tmp_path / "model", ExportOptions(kind="embedding", **settings)
+        )
 
 
 def test_prompts_of_which_none_is_chosen_are_told(tmp_path, caplog):
@@ -323,15 +320,15 @@ def test_prompts_of_which_none_is_chosen_are_told(tmp_path, caplog):
         caplog.text
     )
     caplog.clear()
-    options = ExportOptions(kind="embedding", settings={"prompt": ""})
+    options = ExportOptions(kind="embedding", prompt="")
     with caplog.at_level("WARNING", logger="absl"):
         opening.open_folder(tmp_path / "model", options)
     assert not caplog.text
 
 
 def test_a_prompt_of_a_folder_without_any_is_refused(folder):
-    options = ExportOptions(kind="embedding", settings={"prompt_name": "query"})
-    with pytest.raises(ValueError, match="`prompt_name` must be given with a"):
+    options = ExportOptions(kind="embedding", prompt_name="query")
+    with pytest.raises(ValueError, match="--prompt_name must be given with a"):
         opening.open_folder(folder, options)
 
 

@@ -264,7 +264,7 @@ def test_input_names_of_two_texts_are_two(features, names):
 )
 def test_every_text_goes_where_its_name_says(tmp_path, features, names):
     options = ExportOptions(
-        kind="embedding", text_features=features, is_checked=False
+        kind="embedding", text_features=features, check=False
     )
     folder = serving_models.model_dir("encoder")
     exported = exporter.export(folder, tmp_path, options)

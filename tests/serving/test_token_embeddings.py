@@ -123,10 +123,12 @@ def test_every_tokenizer_tells_its_pieces_places(family):
     preprocessor = Preprocessor(spec, tokenizer_families.MAX_SEQ_LENGTH)
     model = Model()
     servable = serving_models.make_servable(
-        TokenEmbeddings, model, preprocessor, settings={"layer": 0}
+        TokenEmbeddings, model, preprocessor, layer=0
     )
     texts = ["the fox, é", "", "quick quick " * 30]
-    found = servable.answer_texts(model, {"text": tf.constant(texts)})
+    found = servable.answer_texts(
+        {"text": tf.constant(texts)}, servable.preprocess, model.compute
+    )
     found = {name: value.numpy() for name, value in found.items()}
     inputs = preprocessor(texts)
     counts = inputs["input_mask"].numpy().sum(axis=1)
@@ -161,7 +163,9 @@ def test_the_table_says_what_is_there():
         "limits": np.array([[-1, 3, -1, -1]]),
         "is_cut": np.array([True]),
     }
-    line = report.answers_table([(b"the",)], found).splitlines()[1]
+    line = report.answers_table(
+        [(b"the",)], found, TokenEmbeddings
+    ).splitlines()[1]
     assert "[1.000, 1.000, 1.000, ...] of 4, norm 2.000" in line
     assert "[CLS] | the | [SEP]" in line
     assert line.endswith("cut")
@@ -170,11 +174,11 @@ def test_the_table_says_what_is_there():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"settings": {"layer": 2}}, "`layer` must be from -2 to 1, as the"),
-        ({"settings": {"layer": -3}}, "`layer` must be from -2 to 1, as the"),
-        ({"settings": {"layer": 0.5}}, "`layer` must be an integer"),
-        ({"settings": {"top_k": 1}}, "`top_k` must not be given with the kind"),
-        ({"text_features": ("a", "b")}, "`text_features` must be one name"),
+        ({"layer": 2}, "--layer must be from -2 to 1, as the"),
+        ({"layer": -3}, "--layer must be from -2 to 1, as the"),
+        ({"layer": 0.5}, "--layer must be an integer"),
+        ({"top_k": 1}, "--top_k must not be given with --kind"),
+        ({"text_features": ("a", "b")}, "--text_features must be one name"),
     ],
 )
 def test_what_it_does_not_take(options, message):

@@ -91,27 +91,21 @@ SQUAD_TASK = SquadTask(
 # Exports that are not what their model folder is by itself: its kind, and
 # other than the default `ExportOptions`.
 EXPORTS = {
-    "counted_pair": ("pair", ExportOptions(settings={"count_tokens": True})),
+    "counted_pair": ("pair", ExportOptions(count_tokens=True)),
     "fill_mask": (
         "pretrainer",
-        ExportOptions(kind="fill_mask", settings={"top_k": 3}),
+        ExportOptions(kind="fill_mask", top_k=3),
     ),
     "embedding": (
         "encoder",
-        ExportOptions(kind="embedding", settings={"normalize": True}),
+        ExportOptions(kind="embedding", normalize=True),
     ),
     "token_embeddings": (
         "encoder",
-        ExportOptions(kind="token_embeddings", settings={"layer": 0}),
+        ExportOptions(kind="token_embeddings", layer=0),
     ),
     "preprocessor": ("encoder", ExportOptions(kind="preprocessor")),
     "bfloat16": ("pair", ExportOptions(precision="bfloat16")),
-    "compiled_pair": (
-        "pair",
-        ExportOptions(
-            is_jit_compiled=True, jit_lengths=(8,), jit_batch_sizes=(2,)
-        ),
-    ),
 }
 # The same and others with frozen weights, and bounds that cut.
 _BOUNDS = {
@@ -124,8 +118,8 @@ EXPORTS |= {
         EXPORTS.get(kind, (kind,))[0],
         dataclasses.replace(
             EXPORTS.get(kind, (kind, ExportOptions()))[1],
-            is_frozen=True,
-            bounds={"max_text_bytes": 40} | _BOUNDS.get(kind, {}),
+            freeze=True,
+            **{"max_text_bytes": 40} | _BOUNDS.get(kind, {}),
         ),
     )
     for kind in ("pair", "choice", "squad", "tagger", "fill_mask", "embedding")
@@ -223,10 +217,12 @@ def _save_model(path, kind):
 def exported(kind, contents="text"):
     """Returns the path of a model's SavedModel."""
     _, options = EXPORTS.get(kind, (kind, ExportOptions()))
-    options = dataclasses.replace(options, contents=contents, is_checked=False)
+    options = dataclasses.replace(options, contents=contents, check=False)
     if contents == options_lib.IDS:
         # Those of text: ids have no other.
-        options = dataclasses.replace(options, bounds={})
+        options = dataclasses.replace(
+            options, **dict.fromkeys(options_lib.OF_TEXTS)
+        )
     path = f"{folder()}/{kind}_{contents}"
     with _locked(f"export_{kind}_{contents}"):
         if not saved_model.versions(path):

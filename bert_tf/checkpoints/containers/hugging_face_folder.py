@@ -4,9 +4,11 @@ The weights are in safetensors files or, without them, in PyTorch's own.
 """
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -67,6 +69,8 @@ class HuggingFaceFolder:
         self._rename = rename
         # {name: (open file, its path, name in it)}
         self._sources: dict[str, tuple[_File, str, str]] = {}
+        # {path: the file, or its local copy, as it is opened for its tensors}
+        self._streams: dict[str, Any] = {}
         for path, expected in self._weight_files():
             self._open_weights(path, expected)
 
@@ -87,6 +91,16 @@ class HuggingFaceFolder:
     def file_of(self, name: str) -> str:
         """Returns the path of the file that holds the tensor."""
         return self._sources[name][1]
+
+    def weights_sha256(self) -> dict[str, str]:
+        """Returns {name of a file: its SHA-256}, of the files that are open."""
+        used = {path for _, path, _ in self._sources.values()}
+        found = {}
+        for path in sorted(used):
+            self._streams[path].seek(0)
+            digest = hashlib.file_digest(self._streams[path], "sha256")
+            found[os.path.basename(path)] = digest.hexdigest()
+        return found
 
     def read(self, name: str) -> np.ndarray:
         """Returns the tensor as it is stored, as a float32 array.
@@ -153,13 +167,16 @@ class HuggingFaceFolder:
     def _open(self, path):
         local = self._stack.enter_context(files.local_copy(path))
         is_pickle = not path.endswith(".safetensors")
+        self._streams[path] = self._stack.enter_context(
+            files.open_bytes(local, decompress=False)
+        )
         try:
             if is_pickle:
                 return PytorchFile(local)
             return SafetensorsFile(local, self._stack)
         except (safetensors.SafetensorError, OSError, ValueError) as error:
-            with open(local, "rb") as stream:
-                files.check_no_lfs_pointer(path, stream.read(1 << 10))
+            head = self._streams[path].read(1 << 10)
+            files.check_no_lfs_pointer(path, head)
             if is_pickle:
                 reason = str(error).removesuffix(".")
                 raise ValueError(

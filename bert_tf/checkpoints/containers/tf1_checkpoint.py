@@ -81,6 +81,15 @@ class Tf1Checkpoint:
         """Returns the prefix: a checkpoint is one logical file."""
         return self.prefix
 
+    def weights_sha256(self) -> dict[str, str]:
+        """Returns {name of a numbered file of values: its SHA-256}."""
+        start = f"{self.prefix.rpartition('/')[2]}.data-"
+        return {
+            name: files.sha256(f"{self.folder}/{name}")
+            for name in sorted(files.list_folder(self.folder))
+            if name.startswith(start)
+        }
+
     def read(self, name: str) -> np.ndarray:
         """Returns the tensor as it is stored, as a float32 array.
 

@@ -29,44 +29,60 @@ _ROWS_TOGETHER = [
 _NUM_AT_ONCE = 4
 
 
-def call_module(
-    module: Any,
+def compute_in_order(
     inputs: dict[str, tf.Tensor],
-    answer_shape: Sequence[int | None],
-) -> tf.Tensor:
-    """Calls a module chunk by chunk; see `compute_in_chunks`.
+    model: Any,
+    sequences_of_row: int = 1,
+) -> Any:
+    """Computes rows chunk by chunk, neither sorted nor cut.
+
+    They may have any mask, as requests of ids do, and any outputs.
 
     Args:
-        module: A `ServingModule` that answers float32 `[B, ...]`.
-        inputs: The model inputs, int32 `[B, L]`, padded at the end.
-        answer_shape: Shape of a row's answer.
+        inputs: The model inputs, int32 `[B, L]`, or `[B, C, L]` with choices.
+        model: A `TracedModel`.
+        sequences_of_row: C; 1 without choices.
+
+    Returns:
+        What the model returns for all rows.
     """
-    return compute_in_chunks(
-        inputs,
-        module.compute,
-        answer_shape,
-        module.chunk_size,
+    num_rows = tf.shape(inputs[features.INPUT_IDS])[0]
+    rows_together = tf.maximum(rows_of_chunk(num_rows) // sequences_of_row, 1)
+
+    def compute_chunk(start):
+        limit = start + rows_together
+        rows = {name: inputs[name][start:limit] for name in inputs}
+        return tf.nest.flatten(model(rows))
+
+    outputs = concat_chunks(
+        compute_chunk, num_rows, rows_together, tf.nest.flatten(model.outputs)
     )
+    return tf.nest.pack_sequence_as(model.outputs, outputs)
 
 
 def compute_windows(
     windows: dict[str, tf.Tensor],
-    pad_outputs: Callable[[tf.Tensor], Callable[..., tf.Tensor]],
+    model: Callable[[dict[str, tf.Tensor]], Any],
+    pad_outputs: Callable[[Any, tf.Tensor], Callable[..., tf.Tensor]],
     answer_shape: Sequence[int | None],
 ) -> tf.Tensor:
     """Computes the outputs of windows chunk by chunk.
 
     Args:
         windows: The model inputs, among others, `[N, max_seq_length]`.
-        pad_outputs: A function from a length L to a function that is called
-            like a Keras model and pads the outputs of some rows to L.
+        model: A `TracedModel`.
+        pad_outputs: A function from a Keras model and a length L to a function
+            that is called like the model, and pads the outputs to L.
         answer_shape: Shape of a row's outputs, `[None, ...]`.
 
     Returns:
         float32 `[N, L, ...]`, where L is the length of the longest window.
     """
     inputs = packing.trim_padding(windows)
-    predict = pad_outputs(tf.shape(inputs[features.INPUT_IDS])[1])
+    predict = pad_outputs(
+        lambda rows, training: model(rows),
+        tf.shape(inputs[features.INPUT_IDS])[1],
+    )
     return compute_in_chunks(
         inputs,
         lambda rows: predict(rows, training=False),
@@ -78,17 +94,17 @@ def compute_in_chunks(
     inputs: dict[str, tf.Tensor],
     compute: Callable[[dict[str, tf.Tensor]], tf.Tensor],
     answer_shape: Sequence[int | None],
-    chunk_size: int | None = None,
 ) -> tf.Tensor:
     """Computes rows chunk by chunk, with TensorFlow operations.
+
+    The rows are sorted by length, and a chunk is as long as its longest row.
+    At least `CHUNK_SIZE` rows make at least two chunks.
 
     Args:
         inputs: The model inputs, int32 `[B, L]`, padded at the end.
         compute: A function from the inputs of some rows, cut to the longest
             of them, to numbers `[rows, ...]`. All rows get the same shape.
         answer_shape: Shape of a row's answer, with None for unknown sizes.
-        chunk_size: The most rows computed together. If None, `CHUNK_SIZE`, but
-            at least `CHUNK_SIZE` rows make at least two chunks.
 
     Returns:
         float32 `[B, ...]`.
@@ -96,10 +112,7 @@ def compute_in_chunks(
     lengths = tf.reduce_sum(inputs[features.INPUT_MASK], axis=1)
     order = tf.argsort(lengths, stable=True)
     num_rows = tf.size(order)
-    rows_together = chunk_size
-    if rows_together is None:
-        most = len(_ROWS_TOGETHER) - 1
-        rows_together = tf.gather(_ROWS_TOGETHER, tf.minimum(num_rows, most))
+    rows_together = rows_of_chunk(num_rows)
     lengths = tf.gather(lengths, order)
     # Stacked: three tensors would take three times as many operations.
     stacked = tf.stack([inputs[name] for name in features.MODEL_INPUTS], axis=1)
@@ -121,9 +134,13 @@ def compute_in_chunks(
         rows_together,
         [tf.TensorSpec([None, *answer_shape], tf.float32)],
     )
-    answers = tf.gather(answers, tf.argsort(order))
-    answers.set_shape([None, *answer_shape])
-    return answers
+    return tf.gather(answers, tf.argsort(order))
+
+
+def rows_of_chunk(num_rows: tf.Tensor) -> tf.Tensor:
+    """Returns how many rows are computed together."""
+    most = len(_ROWS_TOGETHER) - 1
+    return tf.gather(_ROWS_TOGETHER, tf.minimum(num_rows, most))
 
 
 def concat_chunks(
@@ -175,4 +192,7 @@ def concat_chunks(
         ),
         parallel_iterations=num_at_once,
     )
-    return [array.concat() for array in arrays]
+    values = [array.concat() for array in arrays]
+    for value, spec in zip(values, specs):
+        value.set_shape(spec.shape)
+    return values

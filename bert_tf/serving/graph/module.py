@@ -11,57 +11,70 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.serving.graph import inputs as inputs_lib
-from bert_tf.serving.graph.compiled import CompiledModel
 from bert_tf.serving.inference.encoder import InferenceEncoder
 from bert_tf.serving.inference.encoder import is_known
 
 
-class ModelCaller:
-    """A servable's model, as called by the graphs of its answers.
+class TracedModel:
+    """A servable's model as one function of model inputs, for answers.
+
+    It is traced once, and all callables and signatures call it: the SavedModel
+    holds it only once. If the weights are frozen, it holds their values.
+
+    Attributes:
+        outputs: The `tf.TensorSpec`s of what it returns, in its structure.
 
     Args:
         servable: A `Servable`.
+
+    Call arguments:
+        inputs: The model inputs, int32 `[B, L]`, or `[B, C, L]` with choices.
+
+    Returns:
+        What the servable's `call_model` returns.
     """
 
     def __init__(self, servable: Any) -> None:
-        super().__init__()
-        self._input_names = servable.input_names
-        self._call_model = lambda inputs, training: servable.call_model(
-            inputs, training
+        are_frozen = servable.options.freeze
+        encoder = None
+        if is_known(servable.encoder.config):
+            encoder = InferenceEncoder(servable.encoder, are_frozen)
+        values = []
+        if are_frozen:
+            values = [
+                (weight, weight.numpy())
+                for weight in servable.kept_model.weights
+            ]
+
+        @tf.function(autograph=False)
+        def call(inputs):
+            with keras.StatelessScope(state_mapping=values):
+                return servable.call_model(inputs, False, encoder)
+
+        names = features.MODEL_INPUTS
+        self._call = call.get_concrete_function(
+            {name: ids_spec(servable, name) for name in names}
+        )
+        self.outputs = tf.nest.map_structure(
+            lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype),
+            self._call.structured_outputs,
         )
 
-    def from_model_inputs(
-        self, inputs: dict[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
-        """Returns model inputs under the names that clients use."""
-        return {
-            outside: inputs[name] for name, outside in self._input_names.items()
-        }
-
-    def to_model_inputs(
-        self, inputs: dict[str, tf.Tensor]
-    ) -> dict[str, tf.Tensor]:
-        """Returns a client's inputs under their names in the library."""
-        return {
-            name: inputs[outside] for name, outside in self._input_names.items()
-        }
-
-    @property
-    def chunk_size(self) -> int | None:
-        """The `chunk_size` of `chunks.compute_in_chunks`."""
-        return None
-
-    def compute(self, inputs: dict[str, tf.Tensor]) -> Any:
-        """Returns the output for model inputs that are known to be valid."""
-        return self._call_model(inputs, False)
-
-    def __call__(
-        self, inputs: dict[str, tf.Tensor], training: bool = False
-    ) -> Any:
-        return self._call_model(self.to_model_inputs(inputs), training)
+    def __call__(self, inputs: dict[str, tf.Tensor]) -> Any:
+        return self._call(
+            {name: inputs[name] for name in features.MODEL_INPUTS}
+        )
 
 
-class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
+def ids_spec(servable: Any, name: str) -> tf.TensorSpec:
+    """Returns the spec of an input of ids: int32 `[B, L]` or `[B, C, L]`."""
+    shape = [None, None]
+    if servable.num_choices:
+        shape.insert(1, servable.num_choices)
+    return tf.TensorSpec(shape, tf.int32, name=name)
+
+
+class ServingModule(tf.__internal__.tracking.AutoTrackable):
     """A Keras model that `tf.saved_model.save` can save as a callable.
 
     The weights are variables, which can be trained further, or, if frozen,
@@ -80,54 +93,31 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         do_lower_case: a tf.Variable, whether the model is for lower-cased text.
         preprocessor: a `TextModule`; None if only ids go in.
 
+    Other attributes:
+        model: The `TracedModel`.
+
     Args:
         servable: A `Servable`: model and preprocessor, and how to call them.
         vocab_path: The vocabulary, a local file.
     """
 
     def __init__(self, servable: Any, vocab_path: str) -> None:
-        super().__init__(servable)
+        super().__init__()
         model, preprocessor = servable.kept_model, servable.preprocessor
-        self._is_frozen = servable.options.is_frozen
-        encoder = None
-        if is_known(servable.encoder.config):
-            # XLA runs several small products in parallel, which is faster than
-            # the one larger product that constant weights would be joined to.
-            encoder = InferenceEncoder(
-                servable.encoder,
-                are_constant=self._is_frozen
-                and not servable.options.is_jit_compiled,
-            )
-        self._call_model = lambda inputs, training: servable.call_model(
-            inputs, training, encoder
-        )
-        # tf.saved_model.save would walk through Keras's own objects. It gets
-        # only the tf.Variables; the functions reach the model by a closure.
+        are_frozen = servable.options.freeze
+        # No part of what is saved, nor is what the functions reach by closures:
+        # tf.saved_model.save would walk through Keras's own objects.
+        self.model = TracedModel(servable)
+        self._call_training = lambda inputs: servable.call_model(inputs, True)
         self.variables = []
         self.trainable_variables = []
-        if not self._is_frozen:
+        if not are_frozen:
             self.variables = [variable.value for variable in model.variables]
             self.trainable_variables = [
                 variable.value
                 for part in servable.trained_parts
                 for variable in part.trainable_variables
             ]
-        self._weights = lambda: model.weights
-        self.max_length = model.config.max_position_embeddings
-        self._shapes = (
-            servable.row_shape,
-            servable.options.jit_lengths,
-            servable.options.jit_batch_sizes,
-        )
-        names, config = self._input_names, model.config
-        # Under the names that clients use.
-        sizes = {names[features.INPUT_IDS]: config.vocab_size}
-        # With fewer segments, the model ignores their ids.
-        if config.type_vocab_size > 1:
-            sizes[names[features.SEGMENT_IDS]] = config.type_vocab_size
-        self._sizes = sizes
-        self._padding_id = model.config.padding_idx or 0
-        self._compiled: CompiledModel | None = None
         self.regularization_losses: list[Any] = []
         self.vocab_file = tf.saved_model.Asset(vocab_path)
         self.do_lower_case = tf.Variable(
@@ -136,82 +126,48 @@ class ServingModule(ModelCaller, tf.__internal__.tracking.AutoTrackable):
         self.preprocessor = (
             TextModule(servable) if servable.takes_text else None
         )
-        # With choices, their axis comes before that of the positions.
-        self._ids_shape = [None, None] + [None] * bool(servable.num_choices)
+        config = model.config
+        self.max_length = config.max_position_embeddings
+        self._names = names = servable.input_names
+        # Under the names that clients use.
+        self._sizes = {names[features.INPUT_IDS]: config.vocab_size}
+        # With fewer segments, the model ignores their ids.
+        if config.type_vocab_size > 1:
+            self._sizes[names[features.SEGMENT_IDS]] = config.type_vocab_size
+        self._spec = {name: ids_spec(servable, name) for name in names.values()}
+        # Only traced callables survive saving.
+        self.__call__.get_concrete_function(self._spec, training=False)
+        if not are_frozen:
+            self.__call__.get_concrete_function(self._spec, training=True)
+            self.training_call.get_concrete_function(self._spec)
+
+    @property
+    def encode(self) -> Any:
+        """The preprocessor of strings."""
+        return self.preprocessor
 
     def ids_spec(self) -> dict[str, tf.TensorSpec]:
         """Returns the specs of the inputs, {name outside: int32 [B, L]}.
 
         With choices they are `[B, C, L]`.
         """
-        return {
-            name: tf.TensorSpec(self._ids_shape, tf.int32, name=name)
-            for name in self._input_names.values()
-        }
+        return self._spec
 
-    def trace(self) -> None:
-        """Traces the callables: only traced ones survive saving."""
-        if self._is_frozen:
-            answer = self._trace_with_constants()
-            self._call_model = lambda inputs, training: answer(inputs)
-        row_shape, lengths, batch_sizes = self._shapes
-        if batch_sizes:
-            # Requests of ids may be longer than the length texts are cut to.
-            self._compiled = CompiledModel(
-                lambda inputs: self._call_model(inputs, False),
-                self.to_model_inputs(self.ids_spec()),
-                row_shape,
-                sorted({*lengths, self.max_length}),
-                batch_sizes,
-                self._padding_id,
-            )
-        self.__call__.get_concrete_function(self.ids_spec(), training=False)
-        if not self._is_frozen:
-            self.__call__.get_concrete_function(self.ids_spec(), training=True)
-            self.training_call.get_concrete_function(self.ids_spec())
-
-    def compute(self, inputs: dict[str, tf.Tensor]) -> Any:
-        if self._compiled is not None:
-            return self._compiled.compute(inputs)
-        return super().compute(inputs)
-
-    @property
-    def chunk_size(self) -> int | None:
-        if self._compiled is not None:
-            return self._compiled.chunk_size
-        return super().chunk_size
+    def take_ids(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns a client's inputs as model inputs, if they are valid."""
+        inputs = inputs_lib.check_ids(inputs, self._sizes, self.max_length)
+        return {name: inputs[outside] for name, outside in self._names.items()}
 
     @tf.function(autograph=False)
     def __call__(
         self, inputs: dict[str, tf.Tensor], training: bool = False
     ) -> Any:
-        inputs = inputs_lib.check_shapes(inputs, self.ids_spec())
-        inputs = self.to_model_inputs(
-            inputs_lib.check_ids(inputs, self._sizes, self.max_length)
-        )
-        if self._compiled is not None and not training:
-            return self._compiled(inputs)
-        return self._call_model(inputs, training)
+        inputs = self.take_ids(inputs_lib.check_shapes(inputs, self._spec))
+        return self._call_training(inputs) if training else self.model(inputs)
 
     @tf.function(autograph=False)
     def training_call(self, inputs: dict[str, tf.Tensor]) -> Any:
         return self(inputs, training=True)
-
-    def _trace_with_constants(self):
-        """Returns the one function that holds the weights' values.
-
-        All signatures call it, so that the SavedModel holds them only once.
-        """
-        values = [(weight, weight.numpy()) for weight in self._weights()]
-        call_model = self._call_model
-
-        @tf.function(autograph=False)
-        def answer(inputs):
-            with keras.StatelessScope(state_mapping=values):
-                return call_model(inputs, training=False)
-
-        spec = self.to_model_inputs(self.ids_spec())
-        return answer.get_concrete_function(spec)
 
 
 class TextModule(tf.__internal__.tracking.AutoTrackable):
@@ -230,7 +186,7 @@ class TextModule(tf.__internal__.tracking.AutoTrackable):
     def __init__(self, servable: Any) -> None:
         super().__init__()
         self.tokenizer = servable.preprocessor.tokenizer
-        self._max_text_bytes = servable.options.bounds["max_text_bytes"]
+        self._max_text_bytes = servable.options.max_text_bytes
         self._preprocess = lambda texts: servable.preprocess(texts)
         # The names that TensorFlow itself would choose: with others, it would
         # trace again on saving.

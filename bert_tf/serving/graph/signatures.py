@@ -76,7 +76,7 @@ def make_signatures(servable: Any, module: Any) -> dict[str, Any]:
 
     Args:
         servable: A `Servable`.
-        module: What its `make_module` returned.
+        module: Its `MODULE`.
     """
     # Signatures with the same answers share their graph, which is most of what
     # an export traces, writes and loads.
@@ -101,7 +101,6 @@ def _spec(servable, module, of):
 
 def _trace_answer(servable, module, of):
     """Returns a function from ids or strings to all that a signature gives."""
-    answer = servable.answer_ids if of == IDS else servable.answer_texts
     names = {
         output.name
         for name, form in servable.forms.items()
@@ -111,7 +110,11 @@ def _trace_answer(servable, module, of):
 
     @tf.function(autograph=False)
     def answer_all(inputs):
-        answers = answer(module, inputs)
+        if of == IDS:
+            inputs = module.take_ids(inputs)
+            answers = servable.answer_ids(inputs, module.model)
+        else:
+            answers = servable.answer_texts(inputs, module.encode, module.model)
         return {name: answers[name] for name in sorted(names)}
 
     return answer_all.get_concrete_function(_spec(servable, module, of))
@@ -123,9 +126,11 @@ def _trace(servable, module, form, outputs, answer):
 
     def parse(serialized):
         if form.of == IDS:
-            return module.from_model_inputs(
-                parse_ids(serialized, module.max_length, servable.num_choices)
+            inputs = parse_ids(
+                serialized, module.max_length, servable.num_choices
             )
+            names = servable.input_names
+            return {names[name]: value for name, value in inputs.items()}
         return parse_texts(serialized, servable.text_features)
 
     if form.examples:

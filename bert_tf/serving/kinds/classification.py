@@ -96,8 +96,7 @@ class Classification(Servable):
         ),
     }
     MODEL = BertClassifier
-    IS_COMPILABLE = True
-    SETTINGS = {COUNT_TOKENS: False}
+    DEFAULTS = Servable.DEFAULTS | {COUNT_TOKENS: False}
 
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:

@@ -31,9 +31,9 @@ def check_no_column(label_column: str | None) -> None:
     """Raises `ValueError` if a column is named for a form that fixes it."""
     if label_column is not None:
         raise ValueError(
-            "`label_column` must not be given for a file of this form, which "
+            "--label_column must not be given for a file of this form, which "
             "says itself where the labels are. "
-            f"Received: label_column={label_column!r}."
+            f"Received: --label_column={label_column}."
         )
 
 

@@ -14,14 +14,12 @@ from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.serving import options as options_lib
 from bert_tf.serving.kinds.hub import INPUT_NAMES
 from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import COUNTED
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.output import show_vector
 from bert_tf.serving.kinds.servable import Servable
-from bert_tf.serving.options import EMBEDDINGS
 from bert_tf.serving.options import LAST_FOUR
 from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks.features import sentences
@@ -30,16 +28,15 @@ from bert_tf.tasks.features.options import CONCATENATE
 from bert_tf.tasks.features.options import MEAN
 
 OUTPUT = "embeddings"
-_PROMPT, _PROMPT_NAME = "prompt", "prompt_name"
 _LAST_FOUR = (-1, -2, -3, -4)
 
 
 class Embedding(Servable):
     """A vector for a text, or for a pair.
 
-    Its settings are
+    Its options are
 
-        embedding  "cls": the last layer's vector of [CLS]. "mean": the mean of
+        pooling    "cls": the last layer's vector of [CLS]. "mean": the mean of
                    the last layer's vectors of all tokens, [CLS] and [SEP]
                    among them. "max": the maximum of these vectors in each
                    dimension. "last_four": the means of each of the last four
@@ -56,9 +53,6 @@ class Embedding(Servable):
     include the prompt.
 
     Attributes:
-        dense: The `DenseLayer`s of the folder.
-        truncate_dim: How many of the vector's first numbers the folder keeps;
-            None for all.
         num_left_out: How many of a sequence's first tokens are not pooled.
     """
 
@@ -75,11 +69,10 @@ class Embedding(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertEncoder
-    IS_COMPILABLE = True
-    SETTINGS = {
-        "embedding": MEAN,
+    DEFAULTS = Servable.DEFAULTS | {
+        "pooling": MEAN,
         "normalize": False,
-        _PROMPT: "",
+        "prompt": "",
         COUNT_TOKENS: False,
     }
     # The Hub's names, so that its preprocessor can feed the model.
@@ -87,81 +80,41 @@ class Embedding(Servable):
 
     def __init__(self, *arguments: Any, **others: Any) -> None:
         super().__init__(*arguments, **others)
-        # What `load` found in the folder.
-        stored = getattr(self.model, "sentence_vectors", None)
-        self.dense = stored.dense if stored else ()
-        self.truncate_dim = stored.truncate_dim if stored else None
         self.num_left_out = 0
         number = sentences.num_prompt_tokens(
-            self.options.settings[_PROMPT], self.preprocessor
+            self.options.prompt, self.preprocessor
         )
-        if stored and not stored.include_prompt:
+        vectors = self.source.vectors
+        if vectors and not vectors.include_prompt:
             self.num_left_out = number
 
     @classmethod
-    def with_folder(
-        cls, options: ExportOptions, model_dir: files.AnyPath
-    ) -> ExportOptions:
-        stored = sentence_folder.read(model_dir)
-        settings = dict(options.settings)
-        name = settings.pop(_PROMPT_NAME, None)
-        if name is not None:
-            options_lib.check_setting(_PROMPT_NAME, name, "")
-        if name is not None and _PROMPT in settings:
-            raise ValueError(
-                f"`{_PROMPT}` must not be given with `{_PROMPT_NAME}`. "
-                f"Received: {_PROMPT}={settings[_PROMPT]!r}, "
-                f"{_PROMPT_NAME}={name!r}."
-            )
-        if stored is None:
-            if name is not None:
-                raise ValueError(
-                    f"`{_PROMPT_NAME}` must be given with a folder that has "
-                    f"prompts. Received: {_PROMPT_NAME}={name!r}, and in "
-                    f"{model_dir} no {sentence_files.MODULES_FILE}."
-                )
-            return options
-        with files.errors_named(model_dir):
-            prompt = stored.prompt(name)
-        stored.check_normalized(settings.get("normalize"))
-        own = [each for each, text in stored.prompts.items() if text]
-        if own and not prompt and name is None and _PROMPT not in settings:
-            logging.warning(
-                "%s: no prompt is put before the texts: the folder has %s, but "
-                "no default. Choose one with --%s, or give --%s= for none.",
-                model_dir,
-                ", ".join(own),
-                _PROMPT_NAME,
-                _PROMPT,
-            )
-        embedding = settings.get("embedding", stored.pooling)
-        if stored.dense and embedding != stored.pooling:
-            raise ValueError(
-                f"`embedding` must be {stored.pooling!r}, which the Dense "
-                f"layers of {model_dir} were trained for. "
-                f"Received: embedding={embedding!r}."
-            )
-        return dataclasses.replace(
-            options,
-            settings={
-                "embedding": embedding,
-                "normalize": stored.is_normalized,
-                _PROMPT: prompt,
-                **settings,
-            },
-            max_seq_length=options.max_seq_length or stored.max_seq_length,
-        )
+    def read_vectors(cls, model_dir: files.AnyPath) -> SentenceVectors | None:
+        return sentence_folder.read(model_dir)
 
     @classmethod
-    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
-        options = super().resolve(options, task)
-        embedding = options.settings["embedding"]
-        if embedding not in EMBEDDINGS:
+    def resolve(
+        cls,
+        options: ExportOptions,
+        task: Any,
+        vectors: SentenceVectors | None = None,
+    ) -> ExportOptions:
+        name = options.prompt_name
+        if name is not None and options.prompt is not None:
             raise ValueError(
-                f"`embedding` must be one of {', '.join(EMBEDDINGS)}. "
-                f"Received: embedding={embedding!r}."
+                "--prompt must not be given with --prompt_name. "
+                f"Received: --prompt={options.prompt}, --prompt_name={name}."
             )
-        return options
+        if name is not None and vectors is None:
+            raise ValueError(
+                "--prompt_name must be given with a folder that has prompts, "
+                f"and a {sentence_files.MODULES_FILE}. "
+                f"Received: --prompt_name={name}."
+            )
+        if vectors is not None:
+            options = _with_defaults_of(vectors, options)
+        options = dataclasses.replace(options, prompt_name=None)
+        return super().resolve(options, task)
 
     @classmethod
     def load(
@@ -169,14 +122,12 @@ class Embedding(Servable):
     ) -> Any:
         model = super().load(checkpoint, task, options)
         num_layers = model.config.num_hidden_layers
-        embedding = options.settings["embedding"]
-        if embedding == LAST_FOUR and num_layers < len(_LAST_FOUR):
+        if options.pooling == LAST_FOUR and num_layers < len(_LAST_FOUR):
             raise ValueError(
-                f"`embedding` must not be {LAST_FOUR} with fewer than "
-                f"{len(_LAST_FOUR)} layers, as the model has {num_layers}. "
-                f"Received: embedding={embedding!r}."
+                f"--pooling must not be {LAST_FOUR} with fewer than "
+                f"{len(_LAST_FOUR)} layers. "
+                f"Received: a model of {num_layers} layers."
             )
-        model.sentence_vectors = sentence_folder.read(checkpoint.folder)
         return model
 
     @property
@@ -187,34 +138,29 @@ class Embedding(Servable):
     @property
     def layers(self) -> tuple[int, ...]:
         """The blocks whose vectors are pooled, one after the other."""
-        is_last_four = self.options.settings["embedding"] == LAST_FOUR
-        return _LAST_FOUR if is_last_four else (-1,)
-
-    @property
-    def pooling(self) -> str:
-        """How `layers` are pooled: "cls", "mean" or "max"."""
-        embedding = self.options.settings["embedding"]
-        return MEAN if embedding == LAST_FOUR else embedding
+        return _LAST_FOUR if self.options.pooling == LAST_FOUR else (-1,)
 
     @property
     def row_shape(self) -> list[int] | None:
         hidden_size = self.model.config.hidden_size
         if len(self.layers) > 1:
             return [hidden_size * len(self.layers)]
-        return [self.vectors.size(hidden_size)]
+        return [self.made_vectors.size(hidden_size)]
 
     @property
-    def vectors(self) -> SentenceVectors:
+    def made_vectors(self) -> SentenceVectors:
         """How the vectors of one layer become the vector of a text."""
+        pooling = self.options.pooling
+        stored = self.source.vectors
         return SentenceVectors(
-            pooling=self.pooling,
-            is_normalized=self.options.settings["normalize"],
-            dense=self.dense,
-            truncate_dim=self.truncate_dim,
+            pooling=MEAN if pooling == LAST_FOUR else pooling,
+            is_normalized=self.options.normalize,
+            dense=stored.dense if stored else (),
+            truncate_dim=stored.truncate_dim if stored else None,
         )
 
     def complete(self, texts: Any) -> Any:
-        prompt = self.options.settings[_PROMPT]
+        prompt = self.options.prompt
         if not prompt:
             return texts
         first, *others = texts if isinstance(texts, list) else [texts]
@@ -234,19 +180,47 @@ class Embedding(Servable):
             # One position stays, as an empty batch may have no more.
             first = tf.minimum(self.num_left_out, tf.shape(mask)[1] - 1)
             mask, layers = mask[:, first:], [each[:, first:] for each in layers]
-        settings = self.options.settings
-        if settings["embedding"] == LAST_FOUR:
-            return _last_four(settings["normalize"])(layers, mask)
-        return sentences.make_vectors(layers, mask, self.vectors)
+        if self.options.pooling == LAST_FOUR:
+            extraction = Extraction(
+                layers=_LAST_FOUR,
+                combine=CONCATENATE,
+                pooling=MEAN,
+                normalize=self.options.normalize,
+            )
+            return extraction(layers, mask)
+        return sentences.make_vectors(layers, mask, self.made_vectors)
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return {OUTPUT: outputs}
 
 
-def _last_four(normalize):
-    return Extraction(
-        layers=_LAST_FOUR,
-        combine=CONCATENATE,
-        pooling=MEAN,
-        normalize=normalize,
+def _with_defaults_of(vectors, options):
+    """Returns the options with the defaults of a model folder's files."""
+    name, prompt = options.prompt_name, options.prompt
+    if prompt is None:
+        prompt = vectors.prompt(name)
+        own = [each for each, text in vectors.prompts.items() if text]
+        if own and not prompt and name is None:
+            logging.warning(
+                "No prompt is put before the texts: the folder has %s, but no "
+                "default. Choose one with --prompt_name, or give --prompt= for "
+                "none.",
+                ", ".join(own),
+            )
+    vectors.check_normalized(options.normalize)
+    pooling = options.pooling or vectors.pooling
+    if vectors.dense and pooling != vectors.pooling:
+        raise ValueError(
+            f"--pooling must be {vectors.pooling}, which the folder's Dense "
+            f"layers were trained for. Received: --pooling={pooling}."
+        )
+    is_normalized = options.normalize
+    if is_normalized is None:
+        is_normalized = vectors.is_normalized
+    return dataclasses.replace(
+        options,
+        pooling=pooling,
+        normalize=is_normalized,
+        prompt=prompt,
+        max_seq_length=options.max_seq_length or vectors.max_seq_length,
     )

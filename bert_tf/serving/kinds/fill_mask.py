@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoints import model_folder
+from bert_tf import features
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.serving.graph import chunks
@@ -42,7 +42,7 @@ class FillMask(Servable):
     """The likeliest tokens for each mask, and the text with each filled in.
 
     The answers are those of `fill_mask.decode` and `fill_mask.fill`. The
-    setting `top_k` is the number of tokens for each mask.
+    option `top_k` is the number of tokens for each mask.
     """
 
     KIND = "fill_mask"
@@ -80,40 +80,24 @@ class FillMask(Servable):
         IS_CUT,
     )
     MODEL = BertPretrainer
-    SETTINGS = {"top_k": 5}
     # `sequences` repeats the text for each of K tokens of each mask.
-    BOUNDS = {"max_text_bytes": 2**14, "max_masks": 128}
-    BOUNDS_OF_IDS = ("max_masks",)
+    DEFAULTS = {"max_text_bytes": 2**14, "max_masks": 128, "top_k": 5}
     TAKES_PAIRS = False
 
-    @classmethod
-    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
-        options = super().resolve(options, task)
-        top_k = options.settings["top_k"]
-        if top_k < 1:
+    def __init__(self, *arguments: Any, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        size, top_k = len(self.preprocessor.vocabulary), self.options.top_k
+        if top_k > size:
             raise ValueError(
-                f"`top_k` must be at least 1. Received: top_k={top_k}."
+                "--top_k must be at most the size of the vocabulary, "
+                f"{size}. Received: --top_k={top_k}."
             )
-        cls.check_one_text(options, f"with the kind {cls.KIND}")
-        return options
 
     @classmethod
     def load(
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
-        model = fill_mask.load_open(checkpoint, options.dtype)
-        vocabulary = model_folder.read_vocabulary(checkpoint.folder)
-        # A folder without one is refused when it is opened.
-        size = (
-            model.config.vocab_size if vocabulary is None else len(vocabulary)
-        )
-        top_k = options.settings["top_k"]
-        if top_k > size:
-            raise ValueError(
-                "`top_k` must be at most the size of the vocabulary, "
-                f"{size}. Received: top_k={top_k}."
-            )
-        return model
+        return fill_mask.load_open(checkpoint, options.dtype)
 
     @property
     def trained_parts(self) -> tuple[Any, ...]:
@@ -157,19 +141,28 @@ class FillMask(Servable):
             inputs,
             self.model,
             self.preprocessor.vocabulary,
-            self.options.settings["top_k"],
-            self.options.bounds["max_masks"],
+            self.options.top_k,
+            self.options.max_masks,
             training,
             encoder,
         )
 
+    def answer_ids(
+        self, inputs: dict[str, tf.Tensor], model: Any
+    ) -> dict[str, tf.Tensor]:
+        # It computes chunks itself: the answers are as wide as the most masks.
+        return model(inputs)
+
     def answer_texts(
-        self, module: Any, texts: dict[str, tf.Tensor]
+        self,
+        texts: dict[str, tf.Tensor],
+        encode: Callable[..., Any],
+        model: Any,
     ) -> dict[str, tf.Tensor]:
         (strings,) = texts.values()
         strings, is_cut = self.cut(strings)
-        inputs = packing.trim_padding(module.preprocessor(strings))
-        answers = self.answer_ids(module, module.from_model_inputs(inputs))
+        inputs = packing.trim_padding(encode(strings))
+        answers = self.answer_ids(inputs, model)
         return self._with_sequences(strings, is_cut, answers)
 
     def trained_answers(
@@ -179,11 +172,11 @@ class FillMask(Servable):
         probabilities, num_masks = fill_mask.predict(
             inputs, self.model, vocabulary
         )
-        most = self.options.bounds["max_masks"]
+        most = self.options.max_masks
         probabilities = probabilities[:, :most]
         num_masks = tf.minimum(num_masks, most)
         answers = fill_mask.decode(
-            probabilities, num_masks, vocabulary, self.options.settings["top_k"]
+            probabilities, num_masks, vocabulary, self.options.top_k
         )
         strings, is_cut = self.cut(tf.constant([text for (text,) in texts]))
         answers = self._with_sequences(strings, is_cut, answers)
@@ -241,16 +234,35 @@ def _answer_masks(
 ):
     """Returns `fill_mask.decode`'s answers to model inputs.
 
-    Only some masks at a time have the probabilities of all tokens in memory.
+    Only some rows at a time are encoded, and only some masks at a time have the
+    probabilities of all tokens in memory.
     Letters: T masks of all rows.
     """
     is_mask_BL = fill_mask.find_masks(inputs, vocabulary)
     rank_BL = tf.cumsum(tf.cast(is_mask_BL, tf.int32), axis=1)
     num_masks_B = tf.minimum(rank_BL[:, -1], max_masks)
-    outputs = (encoder or model.encoder)(inputs, training=training)
-    hidden_TD = tf.boolean_mask(
-        outputs["sequence_output"],
-        is_mask_BL & (rank_BL <= max_masks),
+    is_answered_BL = is_mask_BL & (rank_BL <= max_masks)
+    rows_together = chunks.rows_of_chunk(tf.size(num_masks_B))
+
+    def encode_chunk(start):
+        rows = slice(start, start + rows_together)
+        outputs = (encoder or model.encoder)(
+            {name: inputs[name][rows] for name in features.MODEL_INPUTS},
+            training=training,
+        )
+        return [
+            tf.boolean_mask(outputs["sequence_output"], is_answered_BL[rows])
+        ]
+
+    (hidden_TD,) = chunks.concat_chunks(
+        encode_chunk,
+        tf.size(num_masks_B),
+        rows_together,
+        [
+            tf.TensorSpec(
+                [None, model.config.hidden_size], model.encoder.compute_dtype
+            )
+        ],
     )
 
     def answer_chunk(start):

@@ -30,6 +30,73 @@ INPUT_NAMES = {
 }
 
 
+class _MaskedLM(tf.__internal__.tracking.AutoTrackable):
+    """The encoder together with the masked-LM head, called as one."""
+
+    def __init__(self, pretrainer, module):
+        super().__init__()
+        # The next-sentence head is not called, and so not saved.
+        parts = (pretrainer.encoder, pretrainer.masked_lm_head)
+        self.variables = [
+            variable.value for part in parts for variable in part.variables
+        ]
+        self.trainable_variables = [
+            variable.value
+            for part in parts
+            for variable in part.trainable_variables
+        ]
+        self.regularization_losses = []
+
+        def call_model(inputs, training):
+            positions = inputs_lib.check_positions(
+                inputs[features.MASKED_LM_POSITIONS],
+                inputs[INPUT_NAMES[features.INPUT_IDS]],
+            )
+            outputs = module(
+                {name: inputs[name] for name in module.ids_spec()},
+                training=training,
+            )
+            logits = pretrainer.masked_lm_head(
+                outputs["sequence_output"],
+                positions,
+                pretrainer.encoder.embeddings.word_embeddings,
+            )
+            return outputs | {"mlm_logits": logits}
+
+        self._call_model = call_model
+        positions = tf.TensorSpec(
+            [None, None], tf.int32, name=features.MASKED_LM_POSITIONS
+        )
+        spec = module.ids_spec() | {features.MASKED_LM_POSITIONS: positions}
+        for training in (False, True):
+            self.__call__.get_concrete_function(spec, training=training)
+
+    @tf.function(autograph=False)
+    def __call__(self, inputs, training=False):
+        return self._call_model(inputs, training)
+
+
+class HubEncoder(ServingModule):
+    """An encoder with the interface of those on the Hub.
+
+    `__call__` takes `input_word_ids`, `input_mask` and `input_type_ids`,
+    int32 `[B, L]`, and returns `pooled_output`, `default` (the same),
+    `sequence_output` and the list `encoder_outputs`. If the checkpoint has a
+    masked-LM head, there is also `mlm`. In addition, it takes
+    `masked_lm_positions` int32 `[B, P]` and returns `mlm_logits`
+    `[B, P, vocab_size]`.
+
+    Args:
+        servable: An `Encoder`, of a `BertEncoder` or a `BertPretrainer`.
+        vocab_path: As in `ServingModule`.
+    """
+
+    def __init__(self, servable: Any, vocab_path: str) -> None:
+        super().__init__(servable, vocab_path)
+        if hasattr(servable.model, "masked_lm_head"):
+            self.mlm = _MaskedLM(servable.model, self)
+
+
 class Encoder(Servable):
     """The vectors of the tokens and of the whole text, in every layer."""
 
@@ -65,16 +132,10 @@ class Encoder(Servable):
         ),
     )
     MODEL = BertEncoder
+    MODULE = HubEncoder
+    # It can be trained by its API.
+    FIXED = {"freeze": False}
     input_names = INPUT_NAMES
-
-    @classmethod
-    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
-        if options.is_frozen:
-            raise ValueError(
-                "`is_frozen` must be False with the kind encoder, which can be "
-                "trained by its API. Received: is_frozen=True."
-            )
-        return super().resolve(options, task)
 
     @classmethod
     def load(
@@ -97,9 +158,6 @@ class Encoder(Servable):
     def kept_model(self) -> Any:
         return self.encoder
 
-    def make_module(self, vocab_path: str) -> Any:
-        return HubEncoder(self, vocab_path)
-
     def call_model(
         self,
         inputs: dict[str, tf.Tensor],
@@ -117,83 +175,8 @@ class Encoder(Servable):
         layers = tf.stack(outputs["encoder_outputs"], axis=1)
         return outputs | {"encoder_outputs": layers}
 
-    def answer_ids(
-        self, module: Any, inputs: dict[str, tf.Tensor]
+    def decode_rows(
+        self, inputs: dict[str, tf.Tensor], outputs: Any
     ) -> dict[str, tf.Tensor]:
         mask = tf.identity(inputs[features.INPUT_MASK])
-        return super().answer_ids(module, inputs) | {features.INPUT_MASK: mask}
-
-
-class HubEncoder(ServingModule):
-    """An encoder with the interface of those on the Hub.
-
-    `__call__` takes `input_word_ids`, `input_mask` and `input_type_ids`,
-    int32 `[B, L]`, and returns `pooled_output`, `default` (the same),
-    `sequence_output` and the list `encoder_outputs`. If the checkpoint has a
-    masked-LM head, there is also `mlm`. In addition, it takes
-    `masked_lm_positions` int32 `[B, P]` and returns `mlm_logits`
-    `[B, P, vocab_size]`.
-
-    Args:
-        servable: An `Encoder`, of a `BertEncoder` or a `BertPretrainer`.
-        vocab_path: As in `ServingModule`.
-    """
-
-    def __init__(self, servable: Encoder, vocab_path: str) -> None:
-        super().__init__(servable, vocab_path)
-        if hasattr(servable.model, "masked_lm_head"):
-            self.mlm = _MaskedLM(servable.model, self)
-
-    def trace(self) -> None:
-        super().trace()
-        if hasattr(self, "mlm"):
-            self.mlm.trace()
-
-
-class _MaskedLM(tf.__internal__.tracking.AutoTrackable):
-    """The encoder together with the masked-LM head, called as one."""
-
-    def __init__(self, pretrainer, module):
-        super().__init__()
-        # The next-sentence head is not called, and so not saved.
-        parts = (pretrainer.encoder, pretrainer.masked_lm_head)
-        self.variables = [
-            variable.value for part in parts for variable in part.variables
-        ]
-        self.trainable_variables = [
-            variable.value
-            for part in parts
-            for variable in part.trainable_variables
-        ]
-        self.regularization_losses = []
-        self._ids_spec = module.ids_spec
-
-        def call_model(inputs, training):
-            positions = inputs_lib.check_positions(
-                inputs[features.MASKED_LM_POSITIONS],
-                inputs[INPUT_NAMES[features.INPUT_IDS]],
-            )
-            outputs = module(
-                {name: inputs[name] for name in module.ids_spec()},
-                training=training,
-            )
-            logits = pretrainer.masked_lm_head(
-                outputs["sequence_output"],
-                positions,
-                pretrainer.encoder.embeddings.word_embeddings,
-            )
-            return outputs | {"mlm_logits": logits}
-
-        self._call_model = call_model
-
-    def trace(self):
-        positions = tf.TensorSpec(
-            [None, None], tf.int32, name=features.MASKED_LM_POSITIONS
-        )
-        spec = self._ids_spec() | {features.MASKED_LM_POSITIONS: positions}
-        for training in (False, True):
-            self.__call__.get_concrete_function(spec, training=training)
-
-    @tf.function(autograph=False)
-    def __call__(self, inputs, training=False):
-        return self._call_model(inputs, training)
+        return self.decode(outputs) | {features.INPUT_MASK: mask}

@@ -57,8 +57,7 @@ class MultiLabel(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertClassifier
-    IS_COMPILABLE = True
-    SETTINGS = {COUNT_TOKENS: False}
+    DEFAULTS = Servable.DEFAULTS | {COUNT_TOKENS: False}
 
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:

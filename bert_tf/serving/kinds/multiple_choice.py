@@ -1,5 +1,6 @@
 """Multiple choice as it is served: which of the choices fits a context."""
 
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,14 +62,17 @@ class MultipleChoice(Servable):
         return self.task.decode(outputs)
 
     def answer_texts(
-        self, module: Any, texts: dict[str, tf.Tensor]
+        self,
+        texts: dict[str, tf.Tensor],
+        encode: Callable[..., Any],
+        model: Any,
     ) -> dict[str, tf.Tensor]:
         inputs = multiple_choice_source.make_inputs(
-            lambda pairs: packing.trim_padding(module.preprocessor(pairs)),
+            lambda pairs: packing.trim_padding(encode(pairs)),
             texts[CONTEXT],
             texts[CHOICES],
         )
-        return self.answer_ids(module, module.from_model_inputs(inputs))
+        return self.answer_ids(inputs, model)
 
     def encode(self, texts: Sequence[Row]) -> dict[str, tf.Tensor]:
         contexts, *choices = self.columns(texts)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
 
 import tensorflow as tf
 
@@ -12,16 +11,18 @@ from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.serving import options as options_lib
+from bert_tf.serving import saved_model
+from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.fill_mask import FillMask
 from bert_tf.serving.kinds.hub import Encoder
 from bert_tf.serving.kinds.hub_preprocessor import Preprocessing
 from bert_tf.serving.kinds.reranker import Reranker
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.kinds.servable import Source
 from bert_tf.serving.kinds.token_embeddings import TokenEmbeddings
 from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks import families
-from bert_tf.tasks.task import Task
 from bert_tf.text.preprocessor import Preprocessor
 
 _DEFAULT = ExportOptions()
@@ -40,6 +41,16 @@ KINDS: dict[str, type[Servable]] = {
         FillMask,
         Preprocessing,
     )
+}
+
+# {an output that only one family of tasks has: the family}; others are `glue`.
+_FAMILIES = {
+    "is_label": "multi_label",
+    "num_entities": "tagging",
+    "token_probabilities": "tagging",
+    "choice": "multiple_choice",
+    "nbest_answers": "squad",
+    "token_starts": "squad",
 }
 
 
@@ -64,21 +75,27 @@ def open_folder(
     """
     kind, task = KINDS.get(options.kind or ""), None
     if kind is None:
-        _check_kind(options)
         task = families.read_task(model_dir)
-        kind = None if task is None else _kind_of_task(task)
-    model, weight_files = None, ()
+        kind = None if task is None else kind_of(None, task.family)
+    model, source = None, Source()
     # A kind that needs no model takes a folder without one.
     if kind is None or kind.MODEL is not None:
         with reader.open_checkpoint(str(model_dir)) as checkpoint:
             if kind is None:
-                task = families.infer_task(checkpoint, options.text_features)
-                kind = _kind_of_task(task)
+                task = families.infer_task(
+                    checkpoint, tuple(options.text_features)
+                )
+                kind = kind_of(None, task.family if task else None)
                 if task is None:
                     _check_is_for_an_encoder(checkpoint, options)
-            options = kind.resolve(kind.with_folder(options, model_dir), task)
+            vectors = kind.read_vectors(model_dir)
+            options = kind.resolve(options, task, vectors)
             model = kind.load(checkpoint, task, options)
-            weight_files = checkpoint.weight_files
+            source = Source(
+                weights_sha256=checkpoint.weights_sha256(),
+                config=checkpoint.config_values,
+                vectors=vectors,
+            )
     else:
         options = kind.resolve(options, task)
     preprocessor = Preprocessor.from_folder(
@@ -86,19 +103,34 @@ def open_folder(
     )
     if model is not None:
         model.config.check_length(preprocessor.max_seq_length)
-        if options.is_frozen:
+        if options.freeze:
             _check_size(model)
-    longest = preprocessor.max_seq_length
     options = dataclasses.replace(
         options,
-        max_seq_length=longest,
+        max_seq_length=preprocessor.max_seq_length,
         tokens_in_text=preprocessor.tokenizer.spec.tokens_in_text,
     )
-    if options.is_jit_compiled:
-        # Longer lengths would be compiled for nothing.
-        lengths = (min(length, longest) for length in options.jit_lengths)
-        options = dataclasses.replace(options, jit_lengths=(*lengths, longest))
-    return kind(model, preprocessor, task, options, weight_files)
+    return kind(model, preprocessor, task, options, source)
+
+
+def kind_of(kind: str | None, family: str | None) -> type[Servable]:
+    """Returns the class of what is served.
+
+    Args:
+        kind: One of `options.KINDS`; None for the default.
+        family: The family of the task that the model was tuned to, or None.
+
+    Raises:
+        ValueError: If models of the family cannot be served.
+    """
+    if kind in KINDS:
+        return KINDS[kind]
+    if family is None:
+        return Encoder
+    servable = families.find(family).load("servable")
+    if servable is None:
+        raise ValueError(f"A model of the family {family!r} cannot be served.")
+    return servable
 
 
 def default_kind(checkpoint: Checkpoint) -> type[Servable]:
@@ -110,50 +142,29 @@ def default_kind(checkpoint: Checkpoint) -> type[Servable]:
     Raises:
         ValueError: As in `families.find_task`.
     """
-    return _kind_of_task(families.find_task(checkpoint))
+    task = families.find_task(checkpoint)
+    return kind_of(None, task.family if task else None)
 
 
-def _kind_of_task(task: Task | None) -> type[Servable]:
-    if task is None:
-        return Encoder
-    kind = families.find(task.family).load("servable")
-    if kind is None:
-        raise ValueError(
-            f"A model of the family {task.family!r} cannot be served."
-        )
-    return kind
-
-
-def kind_of_outputs(names: Iterable[str]) -> type[Servable]:
-    """Returns the kind that has outputs of these names.
-
-    Exports do not record the family of their task.
+def kind_of_export(path: files.AnyPath) -> type[Servable]:
+    """Returns the class of what a SavedModel serves.
 
     Args:
-        names: Names of some or all outputs of one signature.
+        path: A SavedModel of this library.
+
+    Raises:
+        ValueError: If its bert_tf.json is damaged.
     """
-    kinds = [
-        *KINDS.values(),
-        *(row.load("servable") for row in families.FAMILIES.values()),
-    ]
-    declared = {
-        kind: {
-            output.name: output.of_setting is None
-            for output in kind.outputs_of_strings + kind.outputs_of_ids
-        }
-        for kind in kinds
-    }
-    found = [kind for kind in kinds if {*names} <= declared[kind].keys()]
-    return min(found, key=lambda kind: sum(declared[kind].values()))
-
-
-def _check_kind(options):
-    """Raises `ValueError` if there is no such kind."""
-    if options.kind not in (None, options_lib.TASK):
-        raise ValueError(
-            f"`kind` must be one of {', '.join(options_lib.KINDS)}. "
-            f"Received: kind={options.kind!r}."
+    settings = saved_model.read_settings(path)
+    family = settings.get("family")
+    if family is None:
+        # Exports of 0.2.0 do not say it.
+        outputs = saved_model.read_signatures(path)[signatures.DEFAULT].outputs
+        family = next(
+            (_FAMILIES[name] for name in outputs if name in _FAMILIES),
+            "glue",
         )
+    return kind_of(settings.get("kind"), family)
 
 
 def _check_is_for_an_encoder(checkpoint, options):
@@ -181,7 +192,7 @@ def _check_size(model):
     )
     if size > MOST_FROZEN_BYTES:
         raise ValueError(
-            "`is_frozen` must be False for a model of more than "
+            "--freeze must not be given for a model of more than "
             f"{MOST_FROZEN_BYTES:,} bytes of weights: TensorFlow copies what a "
             f"graph holds many times. Received: {size:,} bytes."
         )

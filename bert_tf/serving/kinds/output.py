@@ -30,7 +30,7 @@ class Output:
             has no answer.
         of_task: Returns whether a model that was tuned to a task has it; None
             if all models have it.
-        of_setting: The kind's setting that turns it on; None if it is always
+        of_option: The option that turns it on; None if it is always
             there.
         is_of_choice: Whether it is a number that belongs to the strings and
             integers beside it, and changes when others are chosen.
@@ -47,7 +47,7 @@ class Output:
     _: dataclasses.KW_ONLY
     missing: Any = None
     of_task: Callable[[Any], bool] | None = None
-    of_setting: str | None = None
+    of_option: str | None = None
     is_of_choice: bool = False
     heading: str = ""
     show: Callable[[Mapping[str, Any]], str] | None = None
@@ -73,7 +73,7 @@ IS_CUT = Output(
     show=lambda answers: "cut" if answers["is_cut"] else "",
 )
 
-# A setting of the kinds that read the first tokens of a text, and the outputs
+# An option of the kinds that read the first tokens of a text, and the outputs
 # that it adds.
 COUNT_TOKENS = "count_tokens"
 COUNTED = (
@@ -83,7 +83,7 @@ COUNTED = (
         axes="",
         meaning="with `--count_tokens`: how many tokens were read, [CLS] and "
         "[SEP] among them",
-        of_setting=COUNT_TOKENS,
+        of_option=COUNT_TOKENS,
         heading="tokens",
         show=lambda answers: str(answers["num_tokens"]),
     ),
@@ -91,7 +91,7 @@ COUNTED = (
         IS_CUT,
         meaning="with `--count_tokens`: whether there is text that was not "
         "read",
-        of_setting=COUNT_TOKENS,
+        of_option=COUNT_TOKENS,
     ),
 )
 

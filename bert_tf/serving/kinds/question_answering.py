@@ -5,6 +5,7 @@ chooses among their spans and quotes the context, by the rules of run_squad.
 """
 
 import dataclasses
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,18 +113,21 @@ class QuestionAnswering(Servable):
         Output("null_scores", "float32", "", "the same for no answer"),
     )
     MODEL = BertSpanPredictor
-    BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
+    DEFAULTS = Servable.DEFAULTS | {"max_windows": 256}
 
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
         return (QUESTION, CONTEXT)
 
     def answer_texts(
-        self, module: Any, texts: dict[str, tf.Tensor]
+        self,
+        texts: dict[str, tf.Tensor],
+        encode: Callable[..., Any],
+        model: Any,
     ) -> dict[str, tf.Tensor]:
         questions, _ = self.cut(texts[QUESTION])
         contexts, is_cut = self.cut(texts[CONTEXT])
-        answers = _answer_strings(questions, contexts, self._maker(), module)
+        answers = _answer_strings(questions, contexts, self._maker(), model)
         return answers | {"is_cut": answers["is_cut"] | is_cut}
 
     def hard_texts(self) -> list[Row]:
@@ -197,7 +201,7 @@ class QuestionAnswering(Servable):
 
     def _maker(self):
         return squad_windows.WindowMaker(
-            self.preprocessor, self.task, self.options.bounds["max_windows"]
+            self.preprocessor, self.task, self.options.max_windows
         )
 
     def decode_rows(
@@ -257,7 +261,7 @@ def _answer_strings(questions, contexts, maker, model):
         questions: string `[B]`.
         contexts: string `[B]`.
         maker: The task's `WindowMaker`.
-        model: A `BertSpanPredictor`, or a callable with its interface.
+        model: The `TracedModel`.
 
     Returns:
         {output: tensor}.
@@ -266,7 +270,8 @@ def _answer_strings(questions, contexts, maker, model):
     windows = squad_answers.cut_windows(maker, questions, contexts)
     logits = chunks.compute_windows(
         windows.packed,
-        lambda length: squad_answers.stacked_outputs(model, length),
+        model,
+        squad_answers.stacked_outputs,
         [None, 2],
     )
     return _answers(maker.task, windows, logits)

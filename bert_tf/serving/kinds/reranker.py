@@ -55,15 +55,11 @@ class Reranker(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertClassifier
-    IS_COMPILABLE = True
-    SETTINGS = {COUNT_TOKENS: False}
+    DEFAULTS = Servable.DEFAULTS | {COUNT_TOKENS: False}
 
     @classmethod
-    def with_folder(
-        cls, options: ExportOptions, model_dir: files.AnyPath
-    ) -> ExportOptions:
+    def read_vectors(cls, model_dir: files.AnyPath) -> None:
         sentence_folder.check_has_no_prompt(model_dir)
-        return options
 
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:

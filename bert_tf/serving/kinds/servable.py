@@ -6,7 +6,6 @@ check and its tables use only the interface defined here.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf import files
 from bert_tf.checkpoints.reader import Checkpoint
+from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import options as options_lib
 from bert_tf.serving.graph import chunks
@@ -26,12 +26,29 @@ from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.dev_set import DevSet
-from bert_tf.serving.kinds.output import COUNT_TOKENS
 from bert_tf.serving.kinds.output import Output
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import ExportOptions
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """What an export takes from a model folder beside model and preprocessor.
+
+    Args:
+        weights_sha256: {name of a file of weights: its SHA-256}.
+        config: The values in config.json; empty without one.
+        vectors: What `Servable.read_vectors` returned.
+    """
+
+    weights_sha256: dict[str, str] = dataclasses.field(default_factory=dict)
+    config: dict[str, Any] = dataclasses.field(default_factory=dict)
+    vectors: SentenceVectors | None = None
+
+
+_NO_SOURCE = Source()
 
 
 class Servable:
@@ -43,13 +60,11 @@ class Servable:
             strings and to ids.
         outputs_of_methods: {signature of a method: its `Output`s}.
         MODEL: The class of its Keras model; None without one.
-        SETTINGS: {name: default} of the arguments that an exporter's user can
-            give.
-        BOUNDS: {name: default} of the limits for a request, likewise.
-        BOUNDS_OF_IDS: The names in `BOUNDS` that also apply to ids.
-        IS_COMPILABLE: Whether XLA can compile it: answers have one shape.
-        TAKES_PAIRS: Whether the preprocessor in the SavedModel takes pairs.
-        READS_COLUMNS: Whether its files have a column of words.
+        DEFAULTS: {option: default} of those in `options.OF_KINDS` that it
+            takes.
+        FIXED: {option: the only value that it takes}.
+        TAKES_PAIRS: Whether the input may be a pair of strings.
+        MODULE: The class of the SavedModel's root object.
         input_names: The clients' names for the model inputs, {name in
             `features.MODEL_INPUTS`: other name}.
 
@@ -58,7 +73,7 @@ class Servable:
         preprocessor: The `Preprocessor` that it was trained with.
         task: The task that the model was tuned to, or None.
         options: The `ExportOptions`, as `resolve` returned them.
-        weight_files: The files that the weights were read from.
+        source: The `Source`.
     """
 
     KIND = options_lib.TASK
@@ -66,12 +81,10 @@ class Servable:
     outputs_of_ids: tuple[Output, ...] = ()
     outputs_of_methods: dict[str, tuple[Output, ...]] = {}
     MODEL: Any = None
-    SETTINGS: dict[str, Any] = {}
-    BOUNDS = {"max_text_bytes": 2**20}
-    BOUNDS_OF_IDS: tuple[str, ...] = ()
-    IS_COMPILABLE = False
+    DEFAULTS: dict[str, Any] = {"max_text_bytes": 2**20}
     TAKES_PAIRS = True
-    READS_COLUMNS = False
+    MODULE: Any = ServingModule
+    FIXED: dict[str, Any] = {}
     input_names = {name: name for name in features.MODEL_INPUTS}
 
     def __init__(
@@ -80,113 +93,96 @@ class Servable:
         preprocessor: Preprocessor,
         task: Any,
         options: ExportOptions,
-        weight_files: Sequence[str] = (),
+        source: Source = _NO_SOURCE,
     ) -> None:
         self.model = model
         self.preprocessor = preprocessor
         self.task = task
-        self.options = options
-        self.weight_files = weight_files
+        # Whatever the kind takes has a value, though the type says otherwise.
+        self.options: Any = options
+        self.source = source
 
     @classmethod
-    def with_folder(
-        cls, options: ExportOptions, model_dir: files.AnyPath
-    ) -> ExportOptions:
-        """Returns the options, completed from a model folder's files.
+    def read_vectors(cls, model_dir: files.AnyPath) -> SentenceVectors | None:
+        """Returns how a model folder makes vectors; None for other kinds.
 
         Raises:
             ValueError: If the folder asks for what the kind does not do.
         """
         del model_dir
-        return options
+        return None
 
     @classmethod
-    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
+    def resolve(
+        cls,
+        options: ExportOptions,
+        task: Any,
+        vectors: SentenceVectors | None = None,
+    ) -> ExportOptions:
         """Returns the options, completed with the kind's defaults.
+
+        Args:
+            options: As they were given.
+            task: The task that the model was tuned to, or None.
+            vectors: What `read_vectors` returned.
 
         Raises:
             ValueError: If the kind does not take an option, or its value.
         """
-        for name, value in options.settings.items():
-            if name not in cls.SETTINGS:
-                raise ValueError(
-                    f"`{name}` must not be given with the kind {cls.KIND}. "
-                    f"Received: {name}={value!r}."
-                )
-            options_lib.check_setting(name, value, cls.SETTINGS[name])
-        for name, value in options.bounds.items():
-            if name not in cls.BOUNDS:
-                raise ValueError(
-                    f"`{name}` must not be given with the kind {cls.KIND}, "
-                    f"which has {', '.join(cls.BOUNDS)}. "
-                    f"Received: {name}={value!r}."
-                )
-            # Places in a text are int32.
-            if type(value) is not int or not 0 < value < 2**31 - 1:
-                raise ValueError(
-                    f"`{name}` must be a positive integer less than 2^31 - 1. "
-                    f"Received: {name}={value!r}."
-                )
-        if options.token_column is not None and not cls.READS_COLUMNS:
-            raise ValueError(
-                "`token_column` must be given with a tagger only. "
-                f"Received: token_column={options.token_column!r}, "
-                f"{cls.__name__}."
+        del vectors
+        for name in options_lib.OF_KINDS:
+            value, default = getattr(options, name), cls.DEFAULTS.get(name)
+            is_taken = name in cls.DEFAULTS and (
+                options.contents == options_lib.TEXT
+                or name not in options_lib.OF_TEXTS
             )
-        if options.is_jit_compiled and not cls.IS_COMPILABLE:
-            raise ValueError(
-                "`is_jit_compiled` must be False for this kind: classifiers, "
-                "regressions, multi-label models, rerankers and embeddings can "
-                "be compiled. "
-                f"Received: is_jit_compiled=True, {cls.__name__}."
-            )
-        settings = {**cls.SETTINGS, **options.settings}
-        if settings.get(COUNT_TOKENS) and options.contents == options_lib.IDS:
-            raise ValueError(
-                f"`{COUNT_TOKENS}` must be False with "
-                f"contents={options_lib.IDS}, which takes no text. "
-                f"Received: {COUNT_TOKENS}={settings[COUNT_TOKENS]!r}."
-            )
+            if not is_taken and value not in (None, False, default):
+                raise ValueError(
+                    f"--{name} must not be given with --kind={cls.KIND} and "
+                    f"--contents={options.contents}. "
+                    f"Received: --{name}={value}."
+                )
+        for name, wanted in cls.FIXED.items():
+            value = getattr(options, name)
+            if value != wanted:
+                raise ValueError(
+                    f"--{name} must be {wanted} with --kind={cls.KIND}. "
+                    f"Received: --{name}={value}."
+                )
         return dataclasses.replace(
             options,
             kind=cls.KIND,
-            settings=settings,
-            bounds={**cls.BOUNDS, **options.bounds},
             text_features=cls._find_text_features(options.text_features, task),
+            **{
+                name: default
+                for name, default in cls.DEFAULTS.items()
+                if getattr(options, name) is None
+            },
         )
 
     @classmethod
     def _find_text_features(cls, given, task):
         own = cls.text_features_of(task)
+        if not cls.TAKES_PAIRS and len(given) > 1:
+            raise ValueError(
+                "--text_features must be one name: the input is one string. "
+                f"Received: --text_features={','.join(given)}."
+            )
         if own is None:
             if len({*given}) != len(given) or given[2:] or "" in given:
                 raise ValueError(
-                    "`text_features` must be one or two different names, "
+                    "--text_features must be one or two different names, "
                     "neither of them empty. "
-                    f"Received: text_features={','.join(given)}."
+                    f"Received: --text_features={','.join(given)}."
                 )
             return given or texts_lib.DEFAULT_FEATURES
         if given not in ((), own):
             raise ValueError(
-                "`text_features` must be those of the model, "
+                "--text_features must be those of the model, "
                 f"{','.join(own)}. "
-                f"Received: text_features={','.join(given)}."
+                f"Received: --text_features={','.join(given)}."
             )
         return own
-
-    @staticmethod
-    def check_one_text(options: ExportOptions, of: str) -> None:
-        """Raises `ValueError` unless the input is one string.
-
-        Args:
-            options: As `resolve` returns them.
-            of: What takes one string only, for the message.
-        """
-        if len(options.text_features) != 1:
-            raise ValueError(
-                f"`text_features` must be one name {of}. "
-                f"Received: text_features={','.join(options.text_features)}."
-            )
 
     @classmethod
     def text_features_of(cls, task: Any) -> tuple[str, ...] | None:
@@ -224,9 +220,14 @@ class Servable:
         return {} if task is None else task.model_arguments()
 
     @property
+    def family(self) -> str | None:
+        """The family of the task that the model was tuned to, or None."""
+        return self.task.family if self.task else None
+
+    @property
     def text_features(self) -> tuple[str, ...]:
         """Names of the input strings."""
-        return self.options.text_features
+        return tuple(self.options.text_features)
 
     @property
     def takes_text(self) -> bool:
@@ -263,14 +264,6 @@ class Servable:
         return (self.kept_model,)
 
     @property
-    def weights_sha256(self) -> dict[str, str]:
-        """{name of a file of weights: its SHA-256}."""
-        return {
-            os.path.basename(path): files.sha256(path)
-            for path in self.weight_files
-        }
-
-    @property
     def forms(self) -> dict[str, signatures.Form]:
         """{signature: its `Form`}."""
         return signatures.make_forms(self.takes_text)
@@ -288,20 +281,12 @@ class Servable:
                 for output in declared.get(name, declared[form.of])
                 if (output.of_task is None or output.of_task(self.task))
                 and (
-                    output.of_setting is None
-                    or self.options.settings[output.of_setting]
+                    output.of_option is None
+                    or getattr(self.options, output.of_option)
                 )
             )
             for name, form in self.forms.items()
         }
-
-    def make_module(self, vocab_path: str) -> Any:
-        """Returns the root object of the SavedModel, not yet traced.
-
-        Args:
-            vocab_path: The vocabulary, a local file.
-        """
-        return ServingModule(self, vocab_path)
 
     def complete(self, texts: Any) -> Any:
         """Returns texts, string `[B]` or a list of two, with any prompt."""
@@ -344,39 +329,41 @@ class Servable:
         return self.decode(outputs)
 
     def answer_ids(
-        self, module: Any, inputs: dict[str, tf.Tensor]
+        self, inputs: dict[str, tf.Tensor], model: Any
     ) -> dict[str, tf.Tensor]:
         """Returns the answers to ids, {name: tensor [B, ...]}.
 
         Args:
-            module: What `make_module` returned.
-            inputs: Its inputs.
+            inputs: The model inputs.
+            model: The `TracedModel`.
         """
-        return self.decode_rows(
-            module.to_model_inputs(inputs), module(inputs, training=False)
-        )
+        outputs = chunks.compute_in_order(inputs, model, self.num_choices or 1)
+        return self.decode_rows(inputs, outputs)
 
     def answer_texts(
-        self, module: Any, texts: dict[str, tf.Tensor]
+        self,
+        texts: dict[str, tf.Tensor],
+        encode: Callable[..., Any],
+        model: Any,
     ) -> dict[str, tf.Tensor]:
         """Returns the answers to strings, {name: tensor [B, ...]}.
 
         Args:
-            module: What `make_module` returned.
             texts: {name of a text feature: string [B]}.
+            encode: A function from strings to the model inputs, as
+                `preprocess`.
+            model: The `TracedModel`.
         """
         columns = [texts[name] for name in self.text_features]
         counted: dict[str, tf.Tensor] = {}
-        if self.options.settings.get(COUNT_TOKENS):
+        if self.options.count_tokens:
             inputs, counted = self._encode_and_count(columns)
         else:
-            inputs = module.preprocessor(_one_or_all(columns))
+            inputs = encode(_one_or_all(columns))
         if self.row_shape is None:
             inputs = packing.trim_padding(inputs)
-            return counted | self.answer_ids(
-                module, module.from_model_inputs(inputs)
-            )
-        outputs = chunks.call_module(module, inputs, self.row_shape)
+            return counted | self.answer_ids(inputs, model)
+        outputs = chunks.compute_in_chunks(inputs, model, self.row_shape)
         return counted | self.decode(outputs)
 
     def trained_answers(
@@ -392,7 +379,7 @@ class Servable:
             {name: array} of all outputs that any signature has.
         """
         answers = self.decode(self.call_model(inputs, training=False))
-        if self.options.settings.get(COUNT_TOKENS):
+        if self.options.count_tokens:
             columns = [tf.constant(column) for column in zip(*texts)]
             answers |= self._encode_and_count(columns)[1]
         return {name: value.numpy() for name, value in answers.items()}
@@ -441,9 +428,7 @@ class Servable:
 
     def cut(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns strings cut to `max_text_bytes`, and which were cut."""
-        return inputs_lib.cut_texts(
-            texts, self.options.bounds["max_text_bytes"]
-        )
+        return inputs_lib.cut_texts(texts, self.options.max_text_bytes)
 
     def read_texts(self, path: files.AnyPath) -> list[Row]:
         """Reads the texts of a development set, as training read them.

@@ -94,7 +94,7 @@ class Tagging(Words):
         Output("classes", "string", "tags", "the tags, in this order"),
     )
     COUNT = "num_entities"
-    READS_COLUMNS = True
+    DEFAULTS = Words.DEFAULTS | {"token_column": None}
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return {

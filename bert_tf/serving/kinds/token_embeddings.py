@@ -30,7 +30,6 @@ from bert_tf.text import packing
 from bert_tf.text.offsets import Offsets
 
 OUTPUT = "token_embeddings"
-LAYER = "layer"
 _NOWHERE = -1
 
 
@@ -44,7 +43,7 @@ class TokenEmbeddings(Servable):
     [CLS] and [SEP] are tokens too, without characters. A text is read up to
     `max_seq_length` tokens. Letters: L positions.
 
-    The setting `layer` is the number of the block that the vectors come from:
+    The option `layer` is the number of the block that the vectors come from:
     0, 1, ... from the first, or -1, -2, ... from the last.
     """
 
@@ -97,29 +96,22 @@ class TokenEmbeddings(Servable):
         ),
     )
     MODEL = BertEncoder
-    SETTINGS = {LAYER: -1}
+    DEFAULTS = Servable.DEFAULTS | {"layer": -1}
     TAKES_PAIRS = False
     # The Hub's names, so that its preprocessor can feed the model.
     input_names = INPUT_NAMES
-
-    @classmethod
-    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
-        options = super().resolve(options, task)
-        cls.check_one_text(options, f"with the kind {cls.KIND}")
-        return options
 
     @classmethod
     def load(
         cls, checkpoint: Checkpoint, task: Any, options: ExportOptions
     ) -> Any:
         model = super().load(checkpoint, task, options)
-        layer = options.settings[LAYER]
+        layer = options.layer
         num_layers = model.config.num_hidden_layers
         if not -num_layers <= layer < num_layers:
             raise ValueError(
-                f"`{LAYER}` must be from {-num_layers} to {num_layers - 1}, as "
-                f"the model has {num_layers} layers. "
-                f"Received: {LAYER}={layer}."
+                f"--layer must be from {-num_layers} to {num_layers - 1}, as "
+                f"the model has {num_layers} layers. Received: --layer={layer}."
             )
         return model
 
@@ -130,7 +122,7 @@ class TokenEmbeddings(Servable):
         blocks = self.model.blocks
         num_layers = self.model.config.num_hidden_layers
         if len(blocks) == num_layers:
-            blocks = blocks[: self.options.settings[LAYER] % num_layers + 1]
+            blocks = blocks[: self.options.layer % num_layers + 1]
         return (self.model.embeddings, *blocks)
 
     def call_model(
@@ -140,7 +132,7 @@ class TokenEmbeddings(Servable):
         encoder: Callable[..., Any] | None = None,
     ) -> Any:
         outputs = (encoder or self.model)(inputs, training=training)
-        vectors_BLD = outputs["encoder_outputs"][self.options.settings[LAYER]]
+        vectors_BLD = outputs["encoder_outputs"][self.options.layer]
         # Clients get float32 in every precision.
         vectors_BLD = tf.cast(vectors_BLD, tf.float32)
         mask_BL = tf.cast(inputs[features.INPUT_MASK], tf.float32)
@@ -159,7 +151,10 @@ class TokenEmbeddings(Servable):
         }
 
     def answer_texts(
-        self, module: Any, texts: dict[str, tf.Tensor]
+        self,
+        texts: dict[str, tf.Tensor],
+        encode: Callable[..., Any],
+        model: Any,
     ) -> dict[str, tf.Tensor]:
         (strings,) = texts.values()
         strings, is_long = self.cut(strings)
@@ -174,7 +169,7 @@ class TokenEmbeddings(Servable):
         length = tf.shape(inputs[features.INPUT_IDS])[1]
 
         def compute(rows):
-            vectors = module.compute(rows)
+            vectors = model(rows)
             after = length - tf.shape(vectors)[1]
             return tf.pad(vectors, [[0, 0], [0, after], [0, 0]])
 

@@ -7,6 +7,7 @@ training data may be several of these words ("U.S."); the model learned from the
 first.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
@@ -19,7 +20,6 @@ from bert_tf.serving.graph import chunks
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.texts import Row
-from bert_tf.serving.options import ExportOptions
 from bert_tf.tasks.tagging.files import TaggingExamples
 from bert_tf.tasks.tagging.windows import TaggingSource
 from bert_tf.tasks.tagging.windows import WindowMaker
@@ -54,26 +54,24 @@ class Words(Servable):
     """
 
     MODEL = BertTokenClassifier
-    BOUNDS = {"max_text_bytes": 2**20, "max_windows": 256}
+    DEFAULTS = Servable.DEFAULTS | {"max_windows": 256}
+    TAKES_PAIRS = False
     COUNT: str
-
-    @classmethod
-    def resolve(cls, options: ExportOptions, task: Any) -> ExportOptions:
-        options = super().resolve(options, task)
-        cls.check_one_text(options, "for a model of words")
-        return options
 
     def answer_words(self, words: WordOutputs) -> dict[str, tf.Tensor]:
         """Returns the answers to strings, except `is_cut`."""
         raise NotImplementedError
 
     def answer_texts(
-        self, module: Any, texts: dict[str, tf.Tensor]
+        self,
+        texts: dict[str, tf.Tensor],
+        encode: Callable[..., Any],
+        model: Any,
     ) -> dict[str, tf.Tensor]:
         (strings,) = texts.values()
         strings, is_cut = self.cut(strings)
         words, has_more = compute_words(
-            strings, self._maker(), module, self.model.num_labels
+            strings, self._maker(), model, self.model.num_labels
         )
         return self.answer_words(words) | {"is_cut": is_cut | has_more}
 
@@ -124,9 +122,7 @@ class Words(Servable):
         }
 
     def _maker(self):
-        return WindowMaker(
-            self.preprocessor, self.options.bounds["max_windows"]
-        )
+        return WindowMaker(self.preprocessor, self.options.max_windows)
 
     def _trained_words(self, texts, maker, offsets):
         """Returns the `WordOutputs`, computed as in training's evaluation."""
@@ -164,7 +160,7 @@ def compute_words(
     Args:
         texts: string `[B]`.
         maker: A `WindowMaker`.
-        model: A `BertTokenClassifier`, or a callable with its interface.
+        model: The `TracedModel`.
         num_outputs: Its `num_labels`.
 
     Returns:
@@ -184,7 +180,8 @@ def compute_words(
     )
     logits = chunks.compute_windows(
         maker.pack(pieces, row_of_window, window),
-        lambda length: padded_outputs(model, length),
+        model,
+        padded_outputs,
         [None, num_outputs],
     )
 

@@ -10,7 +10,6 @@ from absl import logging
 from bert_tf.serving.graph.signatures import DEFAULT
 from bert_tf.serving.kinds.dev_set import DevSet
 from bert_tf.serving.kinds.servable import Servable
-from bert_tf.serving.options import ExportOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,7 @@ class Accuracy:
             return False
         if self.trained == 0:
             raise ValueError(
-                "`max_accuracy_loss` must be given with a file on which the "
+                "--max_accuracy_loss must be given with a file on which the "
                 f"trained model scores more than 0. Received: {self}."
             )
         # The margin is for the rounding of the subtraction. With `not`, NaN
@@ -109,23 +108,21 @@ class Scorer:
         )
 
 
-def read_dev_set(
-    servable: Servable, options: ExportOptions, signature: str = DEFAULT
-) -> DevSet | None:
+def read_dev_set(servable: Servable, signature: str = DEFAULT) -> DevSet | None:
     """Returns the `DevSet` of the check file, or None if there is no score.
 
     Call it after `Servable.read_texts`, which logs what is odd about the rows.
+    Without `label_column` and `max_accuracy_loss`, the score is only shown, and
+    labels that cannot be read are only logged.
 
     Args:
         servable: What is exported.
-        options: Its `check_file`, `label_column` and `max_accuracy_loss`.
-            Without the last two, the score is only shown, and labels that
-            cannot be read are only logged.
         signature: The signature whose answers are scored.
 
     Raises:
         ValueError: If a score is needed and there is none.
     """
+    options = servable.options
     path = options.check_file
     if path is None:
         return None
@@ -142,7 +139,7 @@ def read_dev_set(
         return dev_set
     if is_needed:
         raise ValueError(
-            "`max_accuracy_loss` and `label_column` must be given with a file "
+            "--max_accuracy_loss and --label_column must be given with a file "
             "of labelled texts, and for answers that the labels can score. "
             f"Received: {path}, for {', '.join(sorted(names))}."
         )

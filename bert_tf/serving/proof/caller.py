@@ -23,7 +23,6 @@ from bert_tf.serving.proof.progress import Progress
 # Run as a script, never imported; see its docstring.
 _SCRIPT = pathlib.Path(__file__).with_name("standalone.py")
 _SIGNATURE = "signature"
-_SECONDS = "seconds of the call"
 _POLL_SECONDS = 1.0
 
 
@@ -34,7 +33,6 @@ def calling(
     python: str | None = None,
     with_text: bool = True,
     timeout_seconds: float = TIMEOUT_SECONDS,
-    times: list[float] | None = None,
 ) -> Iterator[tuple[str, Iterator[dict[str, np.ndarray]]]]:
     """Calls signatures, one request after the other.
 
@@ -48,8 +46,6 @@ def calling(
         with_text: Whether tensorflow_text is imported.
         timeout_seconds: The longest wait for an answer. The wait for the first
             one includes the loading of the SavedModel.
-        times: A list to which the seconds of each call are added as its answer
-            is read; or None.
 
     Yields:
         A pair: the version of TensorFlow that answered, and an iterator over
@@ -75,7 +71,7 @@ def calling(
             timeout_seconds,
         )
         records = tf.data.TFRecordDataset(answers_path)
-        yield version, _answers(records, [] if times is None else times)
+        yield version, (_decode(record.numpy()) for record in records)
 
 
 def _run(command, folder, timeout_seconds):
@@ -113,7 +109,7 @@ def _run(command, folder, timeout_seconds):
     if not is_over:
         raise ValueError(
             f"{path} must be loaded, and give each answer, within "
-            "`timeout_seconds`. Received: no answer in "
+            "--timeout_seconds. Received: no answer in "
             f"{timeout_seconds:g} seconds ({command[0]})."
         )
     printed, complaints = (file.read_text(errors="replace") for file in words)
@@ -144,13 +140,6 @@ def _wait(process, path, answers_path, timeout_seconds):
         )
         if now - since >= timeout_seconds:
             return
-
-
-def _answers(records, times):
-    for record in records:
-        answer = _decode(record.numpy())
-        times.append(float(answer.pop(_SECONDS)))
-        yield answer
 
 
 def _encode(tensors):

@@ -29,7 +29,7 @@ from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import FLOAT32
 from bert_tf.serving.options import TEXT
-from bert_tf.serving.options import TIMEOUT_SECONDS
+from bert_tf.serving.options import ExportOptions
 from bert_tf.serving.proof import caller
 from bert_tf.serving.proof import progress as progress_lib
 from bert_tf.serving.proof import requests
@@ -79,20 +79,19 @@ class Comparison:
         )
 
 
-def trained_servable(path: files.AnyPath, model_dir: files.AnyPath) -> Servable:
-    """Returns the `Servable` of a SavedModel in float32, as in training.
+def trained_servable(
+    options: ExportOptions, model_dir: files.AnyPath
+) -> Servable:
+    """Returns the `Servable` of an export in float32, as in training.
 
     Args:
-        path: The SavedModel.
+        options: Those of the export.
         model_dir: The model folder that it was exported from.
 
     Raises:
-        ValueError: If the SavedModel is not from this library, or the model
-            folder does not hold such a model.
+        ValueError: If the model folder does not hold such a model.
     """
-    options = dataclasses.replace(
-        saved_model.read_options(path), precision=FLOAT32, is_frozen=False
-    )
+    options = dataclasses.replace(options, precision=FLOAT32, freeze=False)
     return opening.open_folder(model_dir, options)
 
 
@@ -115,9 +114,8 @@ class Difference(NamedTuple):
 def compare(
     path: files.AnyPath,
     servable: Servable,
-    texts: Sequence[Row] | None = None,
+    texts: Sequence[Row],
     python: str | None = None,
-    timeout_seconds: float = TIMEOUT_SECONDS,
     scorer: Scorer | None = None,
 ) -> tuple[str, list[Comparison]]:
     """Compares every signature with the trained model on the same texts.
@@ -127,8 +125,8 @@ def compare(
     Args:
         path: A SavedModel of this library.
         servable: What `trained_servable` returns.
-        texts: Rows of one or two strings, bytes; the hard texts if None.
-        python, timeout_seconds: As in `caller.calling`.
+        texts: Rows of one or two strings, bytes.
+        python: As in `caller.calling`.
         scorer: A `Scorer` for the answers of `serving_default`, or None.
 
     Returns:
@@ -140,7 +138,6 @@ def compare(
     """
     must_be_equal = saved_model.read_options(path).precision == FLOAT32
     tolerance = TOLERANCE if must_be_equal else BFLOAT16_TOLERANCE
-    texts = texts or servable.hard_texts()
     batches = make_batches(texts)
     outputs = servable.outputs
     present = saved_model.read_signatures(path).keys()
@@ -155,7 +152,7 @@ def compare(
         ),
         python,
         with_text=servable.takes_text,
-        timeout_seconds=timeout_seconds,
+        timeout_seconds=servable.options.timeout_seconds,
     ) as (version, answers):
         for batch, _, trained in trained_batches(
             "Comparing answers", servable, texts
@@ -204,7 +201,7 @@ def other_weights(path: files.AnyPath, servable: Servable) -> list[str]:
     stored = saved_model.read_settings(path).get("weights_sha256")
     if stored is None:
         return []
-    found = servable.weights_sha256
+    found = servable.source.weights_sha256
     names = stored.keys() | found.keys()
     return sorted(name for name in names if stored.get(name) != found.get(name))
 
@@ -313,21 +310,21 @@ def summarize(
 
 def answer_texts(
     path: files.AnyPath,
+    options: ExportOptions,
     texts: Sequence[Row],
     python: str | None = None,
-    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> dict[str, np.ndarray]:
     """Returns the answers of `serving_default` to texts: {output: array}.
 
     Args:
-        path, python, timeout_seconds: As in `compare`.
+        path, python: As in `compare`.
+        options: Those of the export.
         texts: Rows of one or two strings, bytes.
 
     Raises:
         ValueError: If the SavedModel takes no text, or cannot be loaded and
             called.
     """
-    options = saved_model.read_options(path)
     if options.contents != TEXT:
         raise ValueError(f"{path}: takes ids only, no text.")
     inputs = requests.strings(options.text_features, texts)
@@ -335,14 +332,9 @@ def answer_texts(
         path,
         [(signatures.DEFAULT, inputs)],
         python,
-        timeout_seconds=timeout_seconds,
+        timeout_seconds=options.timeout_seconds,
     ) as (_, answers):
         return next(answers)
-
-
-def num_strings(path: files.AnyPath) -> int:
-    """Returns how many strings a SavedModel of this library takes."""
-    return len(saved_model.read_options(path).text_features)
 
 
 def _difference(answer, expected, batch, declared, must_be_equal):

@@ -4,16 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.output import show_text
+from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.proof import check
-
-# Printed with a compiled export.
-NEEDS_XLA = (
-    "Compiled by XLA: the server must be started with "
-    "--xla_cpu_compilation_enabled."
-)
+from bert_tf.serving.proof.accuracy import Accuracy
 
 
 def comparisons_table(
@@ -57,15 +52,20 @@ def comparisons_table(
     )
 
 
-def answers_table(texts: Sequence[Row], answers: dict[str, np.ndarray]) -> str:
+def answers_table(
+    texts: Sequence[Row],
+    answers: dict[str, np.ndarray],
+    kind: type[Servable],
+) -> str:
     """Returns a table of texts with the SavedModel's answers.
 
     Args:
         texts: Rows of one or two strings, bytes.
         answers: {output: array}, as `check.answer_texts` returns them.
+        kind: What the SavedModel serves.
     """
     header, *rows = [["text"], *([show_text(*row)] for row in texts)]
-    for output in opening.kind_of_outputs(answers).outputs_of_strings:
+    for output in kind.outputs_of_strings:
         # A column of flags is left out if none is set.
         if (
             output.name not in answers
@@ -80,16 +80,29 @@ def answers_table(texts: Sequence[Row], answers: dict[str, np.ndarray]) -> str:
     return _table([header, *rows])
 
 
-def compilation_table(
-    seconds: dict[tuple[int, int], tuple[float, float]],
-) -> str:
-    """Returns the table of `compilation.seconds_by_shape`'s results."""
-    rows = [("rows", "length", "compiled in", "then a call takes")]
-    rows += [
-        (str(size), str(length), f"{first:.2f} s", f"{last * 1e3:.1f} ms")
-        for (size, length), (first, last) in seconds.items()
-    ]
-    return f"{NEEDS_XLA}\n{_table(rows)}"
+def check_is_good(
+    what: str,
+    comparisons: Sequence[check.Comparison],
+    found: Accuracy | None,
+    max_accuracy_loss: float | None,
+    table: str,
+) -> None:
+    """Raises `ValueError` if an export is not as good as the trained model.
+
+    Args:
+        what: What was compared, for the message.
+        comparisons: The results of the comparison.
+        found: Its `Accuracy`, or None.
+        max_accuracy_loss: As in `ExportOptions`.
+        table: The printed comparison, for the message.
+    """
+    problem = ""
+    if not all(comparison.is_equal for comparison in comparisons):
+        problem = "does not answer as the trained model does"
+    elif found is not None and found.exceeds(max_accuracy_loss):
+        problem = "scores too much less than the trained model does"
+    if problem:
+        raise ValueError(f"{what} {problem}; nothing was exported.\n{table}")
 
 
 def _table(rows):

@@ -314,10 +314,7 @@ def open_embedder(
             folder, max_seq_length or vectors.max_seq_length
         )
         encoder = checkpoints.load_open(checkpoint, BertEncoder, dtype=dtype)
-        weights_sha256 = {
-            path.rpartition("/")[2]: files.sha256(path)
-            for path in checkpoint.weight_files
-        }
+        weights_sha256 = checkpoint.weights_sha256()
     encoder.config.check_length(preprocessor.max_seq_length)
     return Embedder(
         encoder, preprocessor, vectors, weights_sha256, vectors.prompt()

@@ -243,16 +243,25 @@ class SquadTask(SquadOptions, Distillable, Foreign):
         start_logits = outputs[START_LOGITS]
         end_logits = outputs[END_LOGITS]
         length = tf.shape(start_logits)[1]
-        scores = start_logits[:, :, tf.newaxis] + end_logits[:, tf.newaxis, :]
-        distance = tf.range(length) - tf.range(length)[:, tf.newaxis]
-        fits = (distance >= 0) & (distance < self.max_answer_length)
-        fits &= is_candidate[:, :, tf.newaxis] & is_candidate[:, tf.newaxis, :]
-        scores = tf.where(fits, scores, -math.inf)
-        scores = tf.reshape(scores, [-1, length * length])
+        # Letters: A lengths of an answer, from 1 on.
+        most = tf.minimum(self.max_answer_length, length)
+        starts_BL, ends_BL = (
+            tf.where(is_candidate, logits, -math.inf)
+            for logits in (start_logits, end_logits)
+        )
+        ends_BL = tf.pad(
+            ends_BL, [[0, 0], [0, most - 1]], constant_values=-math.inf
+        )
+        end_LA = tf.range(length)[:, tf.newaxis] + tf.range(most)
+        scores_BLA = starts_BL[:, :, tf.newaxis] + tf.gather(
+            ends_BL, end_LA, axis=1
+        )
+        scores = tf.reshape(scores_BLA, [-1, length * most])
         best = tf.argmax(scores, axis=-1, output_type=tf.int32)
+        starts = best // most
         return {
-            "starts": best // length,
-            "ends": best % length,
+            "starts": starts,
+            "ends": starts + best % most,
             "scores": tf.reduce_max(scores, axis=-1),
             "null_scores": start_logits[:, 0] + end_logits[:, 0],
         }

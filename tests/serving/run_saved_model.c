@@ -1,22 +1,12 @@
 /* Calls a SavedModel from C: strings in, answers out, no Python.
 
-   Build, with the libraries of TensorFlow's Python package:
-
-     TF=$(python -c 'import tensorflow as tf; print(tf.sysconfig.get_lib())')
-     cc -O2 -I$TF/include run_saved_model.c -o run_saved_model \
-         -L$TF -l:libtensorflow_cc.so.2 -l:libtensorflow_framework.so.2 \
-         -Wl,-rpath,$TF
-
-   and call a signature; an input given several times is a batch:
-
-     ./run_saved_model --libraries=$TF/../tensorflow_text/python/ops \
+     run_saved_model --libraries=tensorflow_text/python/ops \
          servables/mrpc/1 serving_default \
          sentence1="He ran." sentence2="He was running."
 
-   --libraries is a folder of shared objects with operations beyond
-   TensorFlow's own: those of tensorflow_text. A program of your own needs what
-   is in main, from top to bottom; the rest reads the signature, a Protocol
-   Buffers message, and prints. */
+   An input given several times is a batch. --libraries is a folder of shared
+   objects with operations beyond TensorFlow's own: those of tensorflow_text.
+   test_c_api.py builds it. */
 
 #include <dirent.h>
 #include <inttypes.h>
