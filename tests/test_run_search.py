@@ -267,6 +267,11 @@ def test_numbers_of_questions_are_not_those_of_paragraphs(
             ["--do_mine", "--queries_file=a.jsonl", "--triplets_file=a.jsonl"],
             "`triplets_file` is also one of the input files: a.jsonl",
         ),
+        (
+            ["--do_search", "--queries_file=./search.jsonl", "--output_dir=."],
+            "`output_dir/search.jsonl` is also one of the input files: "
+            "./search.jsonl",
+        ),
         ([], "One of --do_eval, --do_search and --do_mine must be given"),
         (["--do_eval", "--sts_file=b", "--sts_text_columns=a"], "two names"),
         (["--do_eval", "--sts_file=b", "--sts_text_columns=a,a"], "differ"),

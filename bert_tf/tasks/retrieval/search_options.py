@@ -213,12 +213,7 @@ class SearchOptions(Rules):
                 f"--sts_text_columns={','.join(names)}."
             )
         check_triplets_file(self.triplets_path)
-        inputs = [*self._beir.values(), *self.squad_files, self.sts_file]
-        files.check_is_no_input(
-            "triplets_file",
-            [self.triplets_path] if self.do_mine else [],
-            [path for path in inputs if path],
-        )
+        self._check_written_files()
 
     def _check_inputs(self):
         """Raises `ValueError` if there is nothing to search, or twice."""
@@ -244,6 +239,21 @@ class SearchOptions(Rules):
         else:
             # The vectors of pairs are not kept.
             _require(output_dir=self.output_dir or self.work_dir)
+
+    def _check_written_files(self):
+        """Raises `ValueError` if a written file would replace another one."""
+        inputs = [*self._beir.values(), *self.squad_files, self.sts_file]
+        inputs = [path for path in inputs if path]
+        names = [HITS_FILE] if self.do_search else []
+        if self.do_eval:
+            names += [RESULTS_FILE, REPORT_FILE, QUERIES_FILE]
+        results = {name: f"{self.results_dir}/{name}" for name in names}
+        for name, path in results.items():
+            files.check_is_no_input(f"output_dir/{name}", [path], inputs)
+        if self.do_mine:
+            inputs += results.values()
+            written = [self.triplets_path]
+            files.check_is_no_input("triplets_file", written, inputs)
 
     @property
     def _beir(self):
