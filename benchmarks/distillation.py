@@ -36,6 +36,7 @@ import recipe
 import sides
 from absl import flags
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf import program
 
@@ -133,7 +134,7 @@ def slice_rows(task, folder):
         rows = rows[:: settings["kept_every"]]
         for name, chosen in (("train.tsv", rows), ("dev.tsv", held_out)):
             text = "\n".join([head, *chosen]) + "\n"
-            files.write_text(folder / name, text)
+            atomic.write_text(folder / name, text)
     return folder
 
 
@@ -437,7 +438,7 @@ def run_text(folder):
             )
             steps = int(60 * _MINUTES.value / seconds) // 100 * 100
             plan = {"steps": max(100, steps), "step_seconds": seconds}
-            files.write_text(measured, json.dumps(plan))
+            atomic.write_text(measured, json.dumps(plan))
         plans[name] = json.loads(measured.read_text())
     print(
         "\nMeasured. From here on, other work on the machine does no harm.",

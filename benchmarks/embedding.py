@@ -30,8 +30,8 @@ import numpy as np
 import sides as sides_lib
 from absl import flags
 
-from bert_tf import files
 from bert_tf import program
+from bert_tf import streams
 
 _MODEL_DIR = flags.DEFINE_string(
     "model_dir", None, "A folder of sentence-transformers.", required=True
@@ -66,7 +66,7 @@ _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05}
 
 
 def read_sentences():
-    with files.open_bytes(_TEXT_FILE.value) as stream:
+    with streams.open_bytes(_TEXT_FILE.value) as stream:
         lines = stream.read().decode("utf-8").splitlines()
     lines = [line for line in lines if line.strip()]
     if len(lines) < _SENTENCES.value:

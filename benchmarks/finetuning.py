@@ -26,7 +26,7 @@ import sys
 import heading
 from absl import flags
 
-from bert_tf import files
+from bert_tf import atomic
 from bert_tf import program
 from bert_tf.tasks import metrics
 from bert_tf.tasks.classification import glue_files
@@ -347,7 +347,7 @@ def main(_):
                     path.mkdir(parents=True, exist_ok=True)
                     results = run_side(task, seed, path)
                     stored = {"settings": settings(), "results": results}
-                    files.write_text(str(results_file), json.dumps(stored))
+                    atomic.write_text(str(results_file), json.dumps(stored))
                 results = read_results(results_file)
                 print(path.name, results, flush=True)
                 found.setdefault((task, side), []).append(results)

@@ -20,8 +20,8 @@ import urllib.request
 import heading
 from absl import flags
 
-from bert_tf import files
 from bert_tf import program
+from bert_tf import streams
 from bert_tf.playground.model import PlaygroundModel
 
 _MODEL_DIR = flags.DEFINE_string(
@@ -37,7 +37,7 @@ _SENTENCES = flags.DEFINE_integer(
 
 def read_sentences():
     found = []
-    with files.open_bytes(_TEXT_FILE.value) as stream:
+    with streams.open_bytes(_TEXT_FILE.value) as stream:
         for line in stream:
             text = line.decode("utf-8").strip()
             if 5 <= text.count(" ") < 30 and text not in found:

@@ -8,7 +8,8 @@ import sys
 
 from absl import flags
 
-from bert_tf import files
+from bert_tf import atomic
+from bert_tf import streams
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 # The flag defined here belongs to the programs that use it.
@@ -37,7 +38,7 @@ def open_output_dir(path, mixed_precision):
     folder.mkdir(parents=True, exist_ok=True)
     record = folder / "mixed_precision.txt"
     if not record.exists():
-        files.write_text(record, mixed_precision)
+        atomic.write_text(record, mixed_precision)
     found = record.read_text()
     if found != mixed_precision:
         raise ValueError(
@@ -53,12 +54,12 @@ def divide(paths, folder, held_out_every):
     if not all(part.exists() for part in parts):
         texts = []
         for path in paths:
-            with files.open_bytes(path) as stream:
+            with streams.open_bytes(path) as stream:
                 texts += stream.read().split(b"\n\n")
         held_out = texts[::held_out_every]
         del texts[::held_out_every]
         for part, chosen in zip(parts, (texts, held_out)):
-            files.write_bytes(part, b"\n\n".join(chosen) + b"\n")
+            atomic.write_bytes(part, b"\n\n".join(chosen) + b"\n")
     return parts
 
 

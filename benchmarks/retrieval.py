@@ -35,8 +35,9 @@ import sys
 import heading
 from absl import flags
 
-from bert_tf import files
+from bert_tf import atomic
 from bert_tf import program
+from bert_tf import streams
 
 _PARTS = ("throughput", "memory", "squad", "simcse")
 _WHAT = flags.DEFINE_list(
@@ -147,7 +148,7 @@ def write_pairs(path):
         for context, questions in paragraphs
         if number < len(questions)
     ]
-    files.write_text(str(path), json.dumps(pairs))
+    atomic.write_text(str(path), json.dumps(pairs))
 
 
 def make_job(folder, precision, batch_size, chunk_size=None):
@@ -309,14 +310,14 @@ def simcse(folder):
 def write_sentences(path, count):
     """Writes the text's first distinct sentences of 6 to 60 words."""
     found = {}
-    with files.open_bytes(_TEXT_FILE.value) as stream:
+    with streams.open_bytes(_TEXT_FILE.value) as stream:
         for line in stream:
             text = " ".join(line.decode("utf-8").split())
             if 5 <= text.count(" ") < 60:
                 found[text] = None
             if len(found) == count:
                 break
-    files.write_text(str(path), "".join(f"{text}\n" for text in found))
+    atomic.write_text(str(path), "".join(f"{text}\n" for text in found))
 
 
 def show_throughput(found):
@@ -400,7 +401,7 @@ def main(_):
         path = folder / f"{part}.json"
         if not path.exists():
             stored = {"settings": settings(), "results": run(folder)}
-            files.write_text(str(path), json.dumps(stored))
+            atomic.write_text(str(path), json.dumps(stored))
         stored = json.loads(path.read_text("utf-8"))
         for name, value in settings().items():
             if stored["settings"].get(name) != value:

@@ -31,8 +31,8 @@ import heading
 import recipe
 from absl import flags
 
-from bert_tf import files
 from bert_tf import program
+from bert_tf import streams
 
 _INPUT_FILE = flags.DEFINE_string(
     "input_file", None, "A text file.", required=True
@@ -64,7 +64,7 @@ _STEP = "step 1/1"
 
 def make_data(folder):
     """Writes the programs' input; returns {program: its flags}."""
-    with files.open_bytes(_INPUT_FILE.value) as stream:
+    with streams.open_bytes(_INPUT_FILE.value) as stream:
         text, separator, _ = stream.read(_NUM_BYTES).rpartition(b"\n\n")
     if not separator:
         raise ValueError(

@@ -6,8 +6,8 @@ import operator
 from typing import Any
 from typing import Self
 
-from bert_tf import files
 from bert_tf import formats
+from bert_tf import messages
 from bert_tf import sizes
 
 # Hugging Face's names, by meaning: "gelu" is the exact erf form, "gelu_new"
@@ -153,7 +153,7 @@ class BertConfig:
             if not valid:
                 raise ValueError(
                     f"`{field.name}` must be {expected}. "
-                    f"Received: {field.name}={files.shortened(value)}."
+                    f"Received: {field.name}={messages.shortened(value)}."
                 )
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
@@ -259,7 +259,7 @@ def whole_number(name: str, value: Any) -> int:
     if number is None or isinstance(value, bool):
         raise ValueError(
             f"`{name}` must be an integer. "
-            f"Received: {name}={files.shortened(value)}."
+            f"Received: {name}={messages.shortened(value)}."
         )
     return number
 
@@ -278,7 +278,7 @@ def fraction(name: str, value: Any) -> float:
     if not is_number or not 0 <= value < 1:
         raise ValueError(
             f"`{name}` must be a number in [0, 1). "
-            f"Received: {name}={files.shortened(value)}."
+            f"Received: {name}={messages.shortened(value)}."
         )
     return float(value)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf import messages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,8 +134,8 @@ def _check(field, value):
 
 def _as_flag(value):
     if isinstance(value, tuple):
-        return ",".join(map(files.shortened, value))
-    return files.shortened(value)
+        return ",".join(map(messages.shortened, value))
+    return messages.shortened(value)
 
 
 def _is_of(kind, value):

@@ -17,7 +17,8 @@ file.
 from absl import flags
 from absl import logging
 
-from bert_tf import files
+from bert_tf import atomic
+from bert_tf import messages
 from bert_tf import program
 from bert_tf import progress_bar
 from bert_tf import sizes
@@ -93,7 +94,7 @@ def main(_):
         output_file=_OUTPUT_FILE.value,
         init_checkpoint=_INIT_CHECKPOINT.value,
     )
-    files.check_is_no_input(
+    atomic.check_is_no_input(
         "output_file", [_OUTPUT_FILE.value], [_INPUT_FILE.value]
     )
     layers = _parse_layers(_LAYERS.value)
@@ -149,7 +150,7 @@ def main(_):
             num_cut,
             num_lines,
         )
-    count = files.counted(num_lines, "line", "lines")
+    count = messages.counted(num_lines, "line", "lines")
     print(f"{count} in {_OUTPUT_FILE.value}")
 
 

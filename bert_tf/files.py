@@ -1,66 +1,39 @@
 """Files on local disks and in object stores (gs://).
 
-TensorFlow is imported only on first use: `config` imports this module, and the
-models, which import `config`, run without TensorFlow on other Keras backends.
+TensorFlow is imported only on first use: modules that import this one also run
+without it, on other backends of Keras.
 """
 
-import bz2
 import contextlib
-import errno
 import glob
-import gzip
-import hashlib
-import io
 import json
-import lzma
 import math
 import os
 import re
-import reprlib
 import shutil
-import stat
 import tempfile
-import threading
-import uuid
-import zlib
 from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
+from bert_tf import messages
+
 # A path on a local disk or in an object store.
 AnyPath = str | os.PathLike[str]
-
-_DECOMPRESSORS: dict[str, Callable[..., Any]] = {
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".bz2": lambda file: io.BufferedReader(_Bz2Bytes(file), _READ_AHEAD),
-}
-_READ_AHEAD = 1 << 20
 # Most bytes of a text file in a model folder. A vocabulary of half a million
 # entries has 10 MB.
 MAX_FOLDER_TEXT = 1 << 25
+# Bytes that are read at once.
+_PIECE = 1 << 20
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-# A full disk, an exhausted quota, or a file that is too large.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # JSON may escape half of a surrogate pair, which is no character and cannot be
 # encoded in UTF-8.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-# See `is_temporary`.
-_TEMPORARY_FILE = re.compile(r"\.+[A-Za-z_]+(\.[a-z]+)+(\.[0-9a-f]{8})+")
-# How messages show received values.
-_SHOWN = reprlib.Repr()
-_SHOWN.maxlist = 20
-_SHOWN.maxlevel = 3
-_SHOWN.maxstring = 60
-_MAX_SHOWN = 200
-# Raised when a compressed file is damaged, cut short or not compressed at all.
-DAMAGE_ERRORS = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 
-def _gfile():
+def gfile() -> Any:
+    """Returns `tf.io.gfile`, which knows object stores."""
     import tensorflow as tf
 
     return tf.io.gfile
@@ -73,20 +46,20 @@ def is_remote(path: AnyPath) -> bool:
 
 def exists(path: AnyPath) -> bool:
     if is_remote(path):
-        return _gfile().exists(path)
+        return gfile().exists(path)
     return os.path.exists(path)
 
 
 def is_folder(path: AnyPath) -> bool:
     if is_remote(path):
-        return _gfile().isdir(path)
+        return gfile().isdir(path)
     return os.path.isdir(path)
 
 
 def size(path: AnyPath) -> int:
     """Returns the size of a file in bytes."""
     if is_remote(path):
-        return _gfile().stat(path).length
+        return gfile().stat(path).length
     return os.path.getsize(path)
 
 
@@ -95,7 +68,7 @@ def list_folder(path: AnyPath) -> list[str]:
     if not is_folder(path):
         return []
     if is_remote(path):
-        return sorted(name.rstrip("/") for name in _gfile().listdir(path))
+        return sorted(name.rstrip("/") for name in gfile().listdir(path))
     return sorted(os.listdir(path))
 
 
@@ -106,7 +79,7 @@ def make_folder(path: AnyPath) -> None:
         ValueError: If a file of that name is in the way.
     """
     if is_remote(path):
-        _gfile().makedirs(path)
+        gfile().makedirs(path)
         return
     try:
         os.makedirs(path, exist_ok=True)
@@ -144,10 +117,10 @@ def _in_the_way(path):
 def remove(path: AnyPath) -> None:
     """Removes a file, or a folder with all its contents."""
     if is_remote(path):
-        if _gfile().isdir(path):
-            _gfile().rmtree(path)
+        if gfile().isdir(path):
+            gfile().rmtree(path)
         else:
-            _gfile().remove(path)
+            gfile().remove(path)
     elif os.path.isdir(path):
         shutil.rmtree(path)
     else:
@@ -172,7 +145,7 @@ def expand_globs(patterns: str, flag: str = "input_file") -> list[str]:
     if not names:
         raise ValueError(f"`{flag}` must name at least one file. Received: ''.")
     for name in names:
-        found = _gfile().glob(name) if is_remote(name) else glob.glob(name)
+        found = gfile().glob(name) if is_remote(name) else glob.glob(name)
         found = [path for path in found if not is_folder(path)]
         if not found:
             raise ValueError(
@@ -180,130 +153,6 @@ def expand_globs(patterns: str, flag: str = "input_file") -> list[str]:
             )
         paths += found
     return sorted(paths)
-
-
-def is_compressed(path: AnyPath) -> bool:
-    """Returns whether a file is compressed, by its name."""
-    return os.fspath(path).endswith(tuple(_DECOMPRESSORS))
-
-
-def open_bytes(path: AnyPath, decompress: bool = True) -> io.BufferedIOBase:
-    """Opens a file for reading bytes, local or not, .gz, .xz and .bz2 too.
-
-    Args:
-        path: The file.
-        decompress: Whether to decompress a compressed file; reading then raises
-            one of `DAMAGE_ERRORS` if it is damaged.
-    """
-    path = os.fspath(path)
-    # Buffered: otherwise each read would be a request to the store.
-    stream = (
-        io.BufferedReader(_RemoteBytes(path), _READ_AHEAD)
-        if is_remote(path)
-        else None
-    )
-    for suffix, opener in _DECOMPRESSORS.items():
-        if decompress and path.endswith(suffix):
-            return opener(stream or path)
-    return stream or open(path, "rb")
-
-
-class _RemoteBytes(io.RawIOBase):
-    """TensorFlow's reader as a Python stream; it has no `readline(limit)`."""
-
-    def __init__(self, path):
-        super().__init__()
-        self._file = _gfile().GFile(path, "rb")
-
-    def readable(self):
-        return True
-
-    def seekable(self):
-        return True
-
-    def readinto(self, buffer):
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def seek(self, offset, whence=os.SEEK_SET):
-        if whence == os.SEEK_CUR:
-            offset += self._file.tell()
-        elif whence == os.SEEK_END:
-            offset += self._file.size()
-        self._file.seek(offset)
-        return offset
-
-    def tell(self):
-        return self._file.tell()
-
-    def close(self):
-        self._file.close()
-        super().close()
-
-
-class _Bz2Bytes(io.RawIOBase):
-    """The contents of a .bz2 file; reading raises `EOFError` if it is damaged.
-
-    bz2's own reader raises an `OSError` then, like a failing disk, but without
-    an error number.
-    """
-
-    def __init__(self, file):
-        super().__init__()
-        self._file = bz2.BZ2File(file)
-
-    def readable(self):
-        return True
-
-    def seekable(self):
-        return self._file.seekable()
-
-    def readinto(self, buffer):
-        with _damage_told():
-            return self._file.readinto(buffer)
-
-    def seek(self, offset, whence=os.SEEK_SET):
-        # Seeking reads up to the offset.
-        with _damage_told():
-            return self._file.seek(offset, whence)
-
-    def tell(self):
-        return self._file.tell()
-
-    def close(self):
-        self._file.close()
-        super().close()
-
-
-@contextlib.contextmanager
-def _damage_told():
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None:
-            raise EOFError(str(error)) from error
-        raise
-
-
-def sha256(path: AnyPath, stop: threading.Event | None = None) -> str:
-    """Returns the SHA-256 of a file, not decompressed, in hexadecimal.
-
-    Args:
-        path: The file.
-        stop: Ends the work once it is set, for a call in a thread, which no
-            signal reaches.
-
-    Raises:
-        InterruptedError: If `stop` is set.
-    """
-    digest = hashlib.sha256()
-    with open_bytes(path, decompress=False) as stream:
-        while block := stream.read(_READ_AHEAD):
-            if stop is not None and stop.is_set():
-                raise InterruptedError(f"{path}: hashing it was stopped.")
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def read_bytes(path: AnyPath, max_bytes: int | None = None) -> bytes:
@@ -323,14 +172,14 @@ def read_bytes(path: AnyPath, max_bytes: int | None = None) -> bytes:
                 f"{path}: must hold at most {max_bytes:,} bytes. "
                 f"Received: {size(path):,}."
             )
-    opener = _gfile().GFile if is_remote(path) else open
+    opener = gfile().GFile if is_remote(path) else open
     with opener(path, "rb") as stream:
         if max_bytes is None:
             return stream.read()
         # The size may be wrong: files in /proc report none, and a file may
         # grow. Read in pieces: `read(n)` allocates all n bytes.
         data = bytearray()
-        while piece := stream.read(_READ_AHEAD):
+        while piece := stream.read(_PIECE):
             data += piece
             if len(data) > max_bytes:
                 raise ValueError(
@@ -424,7 +273,7 @@ def checked(
         elif not is_good(values[key]):
             raise ValueError(
                 f"{path}: `{key}` must be {expected}. "
-                f"Received: {key}={shortened(values[key])}."
+                f"Received: {key}={messages.shortened(values[key])}."
             )
     return values
 
@@ -442,15 +291,6 @@ def check_path(name: str, value: Any) -> None:
         )
     if not os.fspath(value):
         raise ValueError(f"`{name}` must be a path. Received: {value!r}.")
-
-
-@contextlib.contextmanager
-def errors_named(place: AnyPath) -> Iterator[None]:
-    """Puts `place` before the messages of the block's `ValueError`s."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
 
 
 def parse_json(text: str, place: AnyPath) -> Any:
@@ -489,238 +329,6 @@ def with_nulls(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def shortened(value: object) -> str:
-    """Returns a value as messages show it: on one line, cut if it is long."""
-    text = _SHOWN.repr(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
-
-
-def counted(number: int, one: str, more: str, separator: str = "") -> str:
-    """Returns a number with a word for one or for more: "1 row".
-
-    Args:
-        number: The number.
-        one: What follows 1.
-        more: What follows any other number.
-        separator: Separator of thousands, "," or none.
-    """
-    return f"{number:{separator}} {one if number == 1 else more}"
-
-
-def write_text(path: AnyPath, text: str) -> None:
-    """Writes the whole file or nothing."""
-    write_bytes(path, text.encode("utf-8"))
-
-
-def write_bytes(path: AnyPath, data: bytes) -> None:
-    """Writes the whole file or nothing."""
-    with whole_file(path) as temporary:
-        if is_remote(temporary):
-            with _gfile().GFile(temporary, "wb") as stream:
-                stream.write(data)
-        else:
-            with open(temporary, "wb") as stream:
-                stream.write(data)
-
-
-@contextlib.contextmanager
-def whole_file(path: AnyPath) -> Iterator[str]:
-    """Yields a temporary path beside `path`, which is renamed to it at the end.
-
-    If the block raises, the temporary file is removed and the file at `path`
-    stays as it was. If the error is an `OSError` of a full disk that names no
-    file, it then names `path`.
-
-    Raises:
-        ValueError: If `path` is a device, a pipe or /dev/stdout: the rename
-            would replace it by a file.
-    """
-    path = os.fspath(path)
-    check_may_be_replaced(path)
-    parent, name = path.rsplit("/", 1) if "/" in path else ("", path)
-    if parent:
-        make_folder(parent)
-    random = uuid.uuid4().hex[:8]
-    temporary = f"{path[: len(path) - len(name)]}.{name}.{random}"
-    try:
-        yield temporary
-        if is_remote(path):
-            _gfile().rename(temporary, path, overwrite=True)
-        else:
-            with open(temporary, "rb") as stream:
-                os.fsync(stream.fileno())
-            os.replace(temporary, path)
-    except BaseException as error:
-        with contextlib.suppress(Exception):
-            remove(temporary)
-        if isinstance(error, OSError):
-            name_full_disk(error, path)
-        raise
-
-
-def name_full_disk(error: OSError, path: AnyPath) -> None:
-    """Sets the file name of a full disk's error if it has none."""
-    if error.errno in _FULL and not error.filename:
-        error.filename = os.fspath(path)
-
-
-def check_may_be_replaced(path: AnyPath) -> None:
-    """Raises `ValueError` if `path` is no file that may be replaced.
-
-    `whole_file` checks this, too. Long work checks it before it begins.
-    """
-    path = os.fspath(path)
-    if is_remote(path):
-        return
-    # /dev/stdout is a link into /proc, which leads on to whatever is open.
-    folder = os.path.realpath(os.path.dirname(path) or ".")
-    link = os.readlink(path) if os.path.islink(path) else ""
-    is_open_one = f"{folder}/".startswith("/proc/") or link.startswith("/proc/")
-    mode = os.stat(path).st_mode if os.path.exists(path) else 0
-    is_file = not mode or stat.S_ISREG(mode) or stat.S_ISDIR(mode)
-    if is_open_one or not is_file:
-        raise ValueError(
-            f"{path}: must be a file to write. Received: a device, a pipe, or "
-            "what a process has open."
-        )
-
-
-def check_is_no_input(
-    name: str, paths: Iterable[AnyPath], inputs: Iterable[AnyPath]
-) -> None:
-    """Checks that output files may be written and are no input files.
-
-    Args:
-        name: Name of the argument that gives the output files.
-        paths: The output files.
-        inputs: The input files.
-
-    Raises:
-        ValueError: If an output file is an input file, even by another name, or
-            is a device or a pipe.
-    """
-
-    def identity(path):
-        if is_remote(path) or not os.path.exists(path):
-            return os.fspath(path)
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
-
-    read = {identity(path): path for path in inputs}
-    for path in paths:
-        check_may_be_replaced(path)
-        if (same := read.get(identity(path))) is not None:
-            raise ValueError(
-                f"`{name}` is also one of the input files: {same}."
-            )
-
-
-@contextlib.contextmanager
-def clear_write_errors(place: AnyPath) -> Iterator[None]:
-    """Turns errors of TensorFlow's writes in the block into an `OSError`.
-
-    TensorFlow raises its own kind of error for a full disk.
-
-    Args:
-        place: What is written, e.g. its path; the message begins with it.
-    """
-    import tensorflow as tf
-
-    try:
-        yield
-    except (tf.errors.InvalidArgumentError, tf.errors.InternalError):
-        raise
-    except tf.errors.OpError as error:
-        # "Resource exhausted" may also mean memory.
-        if "OOM when allocating" in error.message:
-            raise
-        reason = error.message.partition("\n")[0]
-        raise OSError(f"{place} cannot be written: {reason}") from error
-
-
-@contextlib.contextmanager
-def whole_stream(path: AnyPath, mode: str = "w") -> Iterator[Any]:
-    """Yields a stream to write the file step by step; see `whole_file`.
-
-    Args:
-        path: The file, local or remote.
-        mode: "w" for text, which is UTF-8 with line ends as they are, or "wb".
-    """
-    encoding, newline = (None, None) if "b" in mode else ("utf-8", "")
-    with (
-        whole_file(path) as temporary,
-        local_target(temporary) as local,
-        open(local, mode, encoding=encoding, newline=newline) as stream,
-    ):
-        yield stream
-
-
-@contextlib.contextmanager
-def whole_folder(path: AnyPath, last: str | None = None) -> Iterator[str]:
-    """Yields a temporary folder whose contents become the folder `path`.
-
-    Args:
-        path: The folder to make; it must not exist or be empty.
-        last: Name of the file that makes the folder valid for its readers.
-            Object stores cannot rename folders, so there the files are copied
-            one by one, and this one last.
-
-    Raises:
-        ValueError: If `path` exists already and is not empty.
-    """
-    path = os.fspath(path).rstrip("/")
-    if (exists(path) and not is_folder(path)) or list_folder(path):
-        raise ValueError(f"{path} is there already and is not empty.")
-    if is_remote(path):
-        with tempfile.TemporaryDirectory() as temporary:
-            yield temporary
-            copy_folder(temporary, path, last)
-        return
-    parent = os.path.dirname(path) or "."
-    make_folder(parent)
-    temporary = tempfile.mkdtemp(
-        prefix=f".{os.path.basename(path)}.", dir=parent
-    )
-    os.chmod(temporary, 0o755)
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-
-
-def is_temporary(name: str, folders: Collection[str] = ()) -> bool:
-    """Returns whether a name is one of `whole_file`'s temporary names.
-
-    That of a temporary file's temporary file is one, too. Only those of names
-    of letters with an extension count: others may be a user's, such as
-    .backup.20261127.
-
-    Args:
-        name: A name in a folder.
-        folders: Names of folders; `whole_folder`'s temporary names for them
-            count, too.
-    """
-    return bool(_TEMPORARY_FILE.fullmatch(name)) or any(
-        re.fullmatch(rf"\.{re.escape(folder)}\.[a-z0-9_]{{8}}", name)
-        for folder in folders
-    )
-
-
-def copy_folder(source: str, target: str, last: str | None) -> None:
-    """Copies a local folder's files into an object store, `last` at the end."""
-    names = [
-        os.path.relpath(os.path.join(folder, name), source)
-        for folder, _, in_folder in os.walk(source)
-        for name in in_folder
-    ]
-    for name in sorted(names, key=lambda name: (name == last, name)):
-        destination = f"{target}/{name}"
-        _gfile().makedirs(destination.rsplit("/", 1)[0])
-        _gfile().copy(os.path.join(source, name), destination, overwrite=True)
-
-
 @contextlib.contextmanager
 def local_copy(path: AnyPath) -> Iterator[str]:
     """Yields a local path with the file's bytes, e.g. for memory-mapping."""
@@ -733,22 +341,5 @@ def local_copy(path: AnyPath) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:
         local = os.path.join(folder, path.rsplit("/", 1)[-1])
-        _gfile().copy(path, local)
+        gfile().copy(path, local)
         yield local
-
-
-@contextlib.contextmanager
-def local_target(path: AnyPath) -> Iterator[str]:
-    """Yields a local path to write; the file is then copied to `path`.
-
-    For libraries that only write to local disks. If `path` is local, it is
-    yielded itself.
-    """
-    path = os.fspath(path)
-    if not is_remote(path):
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        local = os.path.join(folder, path.rsplit("/", 1)[-1])
-        yield local
-        _gfile().copy(local, path, overwrite=True)

@@ -11,10 +11,11 @@ other files of the training, too.
 """
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf import files
+from bert_tf import messages
 
 KEY = "format_version"
 
@@ -54,7 +55,7 @@ def stamped(values: dict[str, Any], version: int) -> dict[str, Any]:
 
 
 def unstamped(
-    path: files.AnyPath, values: Mapping[str, Any], version: int
+    path: str | os.PathLike[str], values: Mapping[str, Any], version: int
 ) -> dict[str, Any]:
     """Checks the version of a file; returns the values without it.
 
@@ -71,6 +72,6 @@ def unstamped(
     if type(found) is not int or not 1 <= found <= version:
         raise ValueError(
             f"{path}: `{KEY}` must be at most {version}, the latest that this "
-            f"release of bert_tf reads. Received: {files.shortened(found)}."
+            f"release of bert_tf reads. Received: {messages.shortened(found)}."
         )
     return values

@@ -17,7 +17,9 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
+from bert_tf import atomic
 from bert_tf import files
+from bert_tf import messages
 
 _PREFIX = "manifest-"
 _SUFFIX = ".json"
@@ -197,7 +199,7 @@ def _tell_of_parts(found, flag):
                 flag,
                 f"{sum(numbers):,}",
                 f"{total:,}",
-                files.counted(len(numbers), "file", "files"),
+                messages.counted(len(numbers), "file", "files"),
             )
 
 
@@ -207,7 +209,7 @@ def _is_name(name):
 
 def write(manifest: Manifest, path: files.AnyPath) -> None:
     """Writes the whole manifest or nothing."""
-    files.write_text(path, to_text(manifest))
+    atomic.write_text(path, to_text(manifest))
 
 
 def to_text(manifest: Manifest) -> str:
@@ -232,7 +234,7 @@ def read(path: files.AnyPath) -> Manifest:
     if type(version) is not int or not 1 <= version <= _VERSION:
         raise ValueError(
             f"{path}: the manifest's version must be at most {_VERSION}. "
-            f"Received: version={files.shortened(version)}."
+            f"Received: version={messages.shortened(version)}."
         )
     names = {field.name for field in dataclasses.fields(Manifest)}
     if version == 1 or (version > 2 and "tokenizer" not in values):

@@ -15,7 +15,8 @@ import json
 from absl import flags
 from absl import logging
 
-from bert_tf import files
+from bert_tf import atomic
+from bert_tf import messages
 from bert_tf import program
 from bert_tf import progress_bar
 from bert_tf.serving.kinds import texts as texts_lib
@@ -59,7 +60,9 @@ def main(_):
     if _INPUT_FILE.value:
         name = _INPUT_FILE.value
         if _OUTPUT_FILE.value:
-            files.check_is_no_input("output_file", [_OUTPUT_FILE.value], [name])
+            atomic.check_is_no_input(
+                "output_file", [_OUTPUT_FILE.value], [name]
+            )
         rows = texts_lib.read_lines(name, num_strings=1)
     else:
         name = "--text"
@@ -108,11 +111,11 @@ def main(_):
         logging.set_verbosity(logging.INFO)
         with (
             progress_bar.track(starts, "fill in", len(starts)) as tracked,
-            files.whole_stream(_OUTPUT_FILE.value) as stream,
+            atomic.whole_stream(_OUTPUT_FILE.value) as stream,
         ):
             for record in answered(tracked):
                 stream.write(f"{json.dumps(record)}\n")
-        count = files.counted(len(texts), "text", "texts")
+        count = messages.counted(len(texts), "text", "texts")
         print(f"{count} in {_OUTPUT_FILE.value}")
     else:
         for record in answered(starts):

@@ -25,8 +25,10 @@ import sys
 from absl import flags
 from absl import logging
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf import fine_tuning_flags
+from bert_tf import messages
 from bert_tf import program
 from bert_tf import training_flags
 from bert_tf.training import preemption
@@ -133,7 +135,7 @@ def _given_flags(of_prediction=False):
 
 def _numbers(flag, number, config, option):
     """Returns the different numbers in a list flag, all good for an option."""
-    with files.errors_named(f"--{flag.name}"):
+    with messages.errors_named(f"--{flag.name}"):
         try:
             values = [*dict.fromkeys(map(number, flag.value))]
         except ValueError:
@@ -239,7 +241,7 @@ def _collect_submission(output_dir, tasks, runs):
             if not _classify(arguments):
                 raise ValueError(f"The predictions of {name} failed.")
         for each in names:
-            files.write_bytes(
+            atomic.write_bytes(
                 os.path.join(folder, each),
                 files.read_bytes(os.path.join(answers, each)),
             )

@@ -13,6 +13,7 @@ import keras
 from absl import logging
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import loading
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
@@ -126,7 +127,7 @@ def load(
     if "config" in kwargs:
         raise ValueError(
             "`config` must not be given: it is the checkpoint's. "
-            f"Received: config={files.shortened(kwargs['config'])}."
+            f"Received: config={messages.shortened(kwargs['config'])}."
         )
     with reader.open_checkpoint(os.fspath(path), allow_partial) as checkpoint:
         vectors = None
@@ -237,8 +238,8 @@ def save(
         if label_names is not None:
             raise ValueError(
                 "`label_names` must not be given with a task, whose labels are "
-                f"{files.shortened(list(task.labels))}. "
-                f"Received: label_names={files.shortened(label_names)}."
+                f"{messages.shortened(list(task.labels))}. "
+                f"Received: label_names={messages.shortened(label_names)}."
             )
         _check_is_tuned_to(task, model)
         if isinstance(task, RetrievalTask):
@@ -291,7 +292,7 @@ def _in_order(label_names):
     if names is None:
         raise ValueError(
             "`label_names` must be names in order, as a list has them. "
-            f"Received: label_names={files.shortened(label_names)}."
+            f"Received: label_names={messages.shortened(label_names)}."
         )
     return names
 
@@ -351,7 +352,7 @@ def _task_of(checkpoint, model):
         logging.warning(
             "%s: %s not in it and must be trained: %s.",
             checkpoint.path,
-            files.counted(len(new), "weight is", "weights are"),
+            messages.counted(len(new), "weight is", "weights are"),
             ", ".join(new),
         )
         return None

@@ -27,6 +27,7 @@ from pydoc_data import topics
 
 from absl import flags
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf import program
 from bert_tf import progress_bar
@@ -171,7 +172,7 @@ def write_corpus(name, documents):
             blocks.append("\n".join(sentences) + "\n")
             num_sentences += len(sentences)
     corpus = "\n".join(blocks)
-    files.write_text(f"{_OUTPUT_DIR.value}/{name}", corpus)
+    atomic.write_text(f"{_OUTPUT_DIR.value}/{name}", corpus)
     print(
         f"{name}: {len(blocks):,} documents, {num_sentences:,} sentences, "
         f"{len(corpus) / 1e6:.1f} MB"
@@ -187,7 +188,7 @@ def main(_):
         write_corpus(f"corpus_{part}.txt", documents[part])
     for part, rows in examples.items():
         lines = ["text\tlibrary", *("\t".join(row) for row in rows)]
-        files.write_text(
+        atomic.write_text(
             f"{_OUTPUT_DIR.value}/{part}.tsv", "\n".join(lines) + "\n"
         )
         counts = collections.Counter(library for _, library in rows)

@@ -20,7 +20,7 @@ import time
 from absl import flags
 from tqdm import tqdm
 
-from bert_tf import files
+from bert_tf import atomic
 from bert_tf import program
 from bert_tf.pretraining.settings import Settings
 
@@ -122,7 +122,7 @@ def main(argv):
     from bert_tf.pretraining.records import tfrecord
     from bert_tf.text.tokenizers import files as tokenizer_files
 
-    files.check_is_no_input(
+    atomic.check_is_no_input(
         "output_file",
         tfrecord.output_paths(_OUTPUT_FILE.value),
         [_VOCAB_FILE.value],

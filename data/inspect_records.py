@@ -14,6 +14,7 @@ are also checked.
 
 from absl import flags
 
+from bert_tf import atomic
 from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest as manifests
@@ -66,7 +67,7 @@ def main(argv):
     paths = manifests.find_records(_INPUT_FILE.value, "input_file")
     if page_data is not None:
         read = [*paths, _VOCAB_FILE.value]
-        files.check_is_no_input("html", [_HTML.value], read)
+        atomic.check_is_no_input("html", [_HTML.value], read)
 
     from bert_tf.pretraining import record_set
     from bert_tf.pretraining.records import inspection
@@ -94,7 +95,7 @@ def main(argv):
         print(f"Warning: {warning}")
     if page_data is not None:
         page = build_page.build(page_data.data(found), title=_INPUT_FILE.value)
-        files.write_text(_HTML.value, page)
+        atomic.write_text(_HTML.value, page)
     print()
     for rule, num_broken in found.broken.items():
         verdict = f"broken by {num_broken:,}" if num_broken else "holds"

@@ -28,6 +28,7 @@ import time
 from absl import flags
 from tqdm import tqdm
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf import program
 from bert_tf import progress_bar
@@ -148,7 +149,7 @@ def _learn_wordpiece(texts, vocab_size, paths):
     word_counts = wordpiece.count_texts(texts, do_lower_case, paths)
     print(f"Learning from {len(word_counts):,} different words.", flush=True)
     vocabulary = wordpiece.learn_vocabulary(word_counts, vocab_size)
-    files.write_text(_OUTPUT_FILE.value, vocabulary.to_text())
+    atomic.write_text(_OUTPUT_FILE.value, vocabulary.to_text())
     pieces_a_word, unknown = wordpiece.measure(vocabulary, word_counts)
     return vocabulary, {
         "words": f"{sum(word_counts.values()):,}",
@@ -221,7 +222,7 @@ def _check_output_file(output_file, paths, is_wordpiece):
         files.make_folder(parent)
         with tempfile.TemporaryFile(dir=parent):
             pass
-    files.check_is_no_input("output_file", [output_file], paths)
+    atomic.check_is_no_input("output_file", [output_file], paths)
 
 
 if __name__ == "__main__":

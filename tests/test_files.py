@@ -15,7 +15,10 @@ import uuid
 import pytest
 import tensorflow as tf
 
+from bert_tf import atomic
 from bert_tf import files
+from bert_tf import messages
+from bert_tf import streams
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -28,9 +31,9 @@ def folder(request, tmp_path):
 
 
 def test_text_round_trip(folder):
-    files.write_text(f"{folder}/a/b.txt", "Ünï\r\ncode\n")
+    atomic.write_text(f"{folder}/a/b.txt", "Ünï\r\ncode\n")
     assert files.read_text(f"{folder}/a/b.txt") == "Ünï\r\ncode\n"
-    files.write_text(f"{folder}/a/b.txt", "shorter")
+    atomic.write_text(f"{folder}/a/b.txt", "shorter")
     assert files.read_text(f"{folder}/a/b.txt") == "shorter"
     assert files.list_folder(f"{folder}/a") == ["b.txt"]
 
@@ -47,14 +50,14 @@ def test_values_of_a_file_are_checked():
 def test_errors_get_their_place():
     with (
         pytest.raises(ValueError, match="^c.json: too small$"),
-        files.errors_named("c.json"),
+        messages.errors_named("c.json"),
     ):
         raise ValueError("too small")
 
 
 def test_globs_are_sorted_and_named_when_empty(folder):
     for name in ("b.txt", "a.txt", "c.tsv"):
-        files.write_text(f"{folder}/{name}", "x")
+        atomic.write_text(f"{folder}/{name}", "x")
     assert files.expand_globs(f"{folder}/*.txt, {folder}/c.*") == [
         f"{folder}/a.txt",
         f"{folder}/b.txt",
@@ -67,7 +70,7 @@ def test_globs_are_sorted_and_named_when_empty(folder):
 
 
 def test_a_file_may_have_a_largest_size(folder):
-    files.write_text(f"{folder}/a.json", "[12]")
+    atomic.write_text(f"{folder}/a.json", "[12]")
     assert files.read_json(f"{folder}/a.json", max_bytes=4) == [12]
     with pytest.raises(ValueError, match=r"a\.json: must hold at most 3 bytes"):
         files.read_json(f"{folder}/a.json", max_bytes=3)
@@ -88,7 +91,7 @@ def test_json_that_cannot_be_held_is_told_with_its_place(text, match):
 
 
 def test_json_may_begin_with_a_byte_order_mark(folder):
-    files.write_text(f"{folder}/a.json", '\ufeff{"a": "\ufeff"}')
+    atomic.write_text(f"{folder}/a.json", '\ufeff{"a": "\ufeff"}')
     assert files.read_json(f"{folder}/a.json") == {"a": "\ufeff"}
 
 
@@ -101,34 +104,34 @@ def test_json_is_indented_and_not_escaped():
 
 
 def test_a_value_is_shown_in_one_short_line():
-    assert files.shortened("a\nb") == r"'a\nb'"
-    assert files.shortened(["a"] * 3) == "['a', 'a', 'a']"
+    assert messages.shortened("a\nb") == r"'a\nb'"
+    assert messages.shortened(["a"] * 3) == "['a', 'a', 'a']"
     for value in ("x" * 10**6, [["x" * 99] * 99] * 99, 10**999):
-        assert len(files.shortened(value)) < 250
+        assert len(messages.shortened(value)) < 250
 
 
 @pytest.mark.parametrize(
     ("number", "told"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows")]
 )
 def test_one_is_told_in_the_singular(number, told):
-    assert files.counted(number, "row", "rows") == told
+    assert messages.counted(number, "row", "rows") == told
 
 
 def test_thousands_are_separated_on_demand():
-    assert files.counted(1234, "row", "rows") == "1234 rows"
-    assert files.counted(1234, "row", "rows", separator=",") == "1,234 rows"
+    assert messages.counted(1234, "row", "rows") == "1234 rows"
+    assert messages.counted(1234, "row", "rows", separator=",") == "1,234 rows"
 
 
 def test_bad_utf8_names_the_line(folder):
-    files.write_bytes(f"{folder}/bad.txt", b"one\ntwo \xff\n")
+    atomic.write_bytes(f"{folder}/bad.txt", b"one\ntwo \xff\n")
     with pytest.raises(ValueError, match=r"bad.txt, line 2: not UTF-8.*0xff"):
         files.read_text(f"{folder}/bad.txt")
 
 
 def test_a_failed_write_leaves_the_old_file(folder):
     path = f"{folder}/a.txt"
-    files.write_text(path, "old")
-    with pytest.raises(RuntimeError), files.whole_file(path) as temporary:
+    atomic.write_text(path, "old")
+    with pytest.raises(RuntimeError), atomic.whole_file(path) as temporary:
         with tf.io.gfile.GFile(temporary, "w") as stream:
             stream.write("half")
         raise RuntimeError
@@ -139,7 +142,7 @@ def test_a_failed_write_leaves_the_old_file(folder):
 def test_a_full_disk_is_told_with_the_file(tmp_path):
     with (
         pytest.raises(OSError, match=r"space left.*'.*/a.txt'"),
-        files.whole_stream(tmp_path / "a.txt"),
+        atomic.whole_stream(tmp_path / "a.txt"),
     ):
         # As a stream of Python's says it.
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -152,11 +155,11 @@ def test_no_file_takes_the_place_of_a_pipe_or_of_what_is_open(tmp_path):
     os.symlink("/proc/self/fd/1", tmp_path / "stdout")
     for path in (tmp_path / "pipe", tmp_path / "stdout", "/proc/self/fd/1"):
         with pytest.raises(ValueError, match=f"{path}: must be a file to"):
-            files.write_text(path, "new")
+            atomic.write_text(path, "new")
     assert sorted(os.listdir(tmp_path)) == ["pipe", "stdout"]
     # Another link is replaced, and what it leads to stays.
     os.symlink(tmp_path / "old", tmp_path / "link")
-    files.write_text(tmp_path / "link", "new")
+    atomic.write_text(tmp_path / "link", "new")
     assert files.read_text(tmp_path / "link") == "new"
 
 
@@ -165,61 +168,61 @@ def test_a_file_that_is_read_is_not_written(tmp_path):
     os.link(tmp_path / "a", tmp_path / "b")
     for path in (tmp_path / "a", tmp_path / "b"):
         with pytest.raises(ValueError, match="`output` is also one of .*/a"):
-            files.check_is_no_input("output", [path], [tmp_path / "a"])
-    files.check_is_no_input("output", [tmp_path / "c"], [tmp_path / "a"])
+            atomic.check_is_no_input("output", [path], [tmp_path / "a"])
+    atomic.check_is_no_input("output", [tmp_path / "c"], [tmp_path / "a"])
 
 
 def test_a_failed_folder_leaves_nothing(folder):
     with (
         pytest.raises(RuntimeError),
-        files.whole_folder(f"{folder}/1") as temporary,
+        atomic.whole_folder(f"{folder}/1") as temporary,
     ):
-        files.write_text(f"{temporary}/a.txt", "half")
+        atomic.write_text(f"{temporary}/a.txt", "half")
         raise RuntimeError
     assert files.list_folder(folder) == []
 
 
 def test_a_hash_is_of_the_bytes_as_they_lie_there(folder):
     path = f"{folder}/a.gz"
-    files.write_bytes(path, b"abc")
-    assert files.sha256(path) == hashlib.sha256(b"abc").hexdigest()
+    atomic.write_bytes(path, b"abc")
+    assert streams.sha256(path) == hashlib.sha256(b"abc").hexdigest()
 
 
 def test_temporary_names_are_known(tmp_path):
     for name in ("config.json", "sentencepiece.bpe.model"):
         with (
-            files.whole_file(f"{tmp_path}/{name}") as first,
-            files.whole_file(first) as second,
+            atomic.whole_file(f"{tmp_path}/{name}") as first,
+            atomic.whole_file(first) as second,
         ):
-            files.write_text(second, "x")
+            atomic.write_text(second, "x")
             for path in (first, second):
-                assert files.is_temporary(os.path.basename(path))
-        assert not files.is_temporary(name)
-    with files.whole_folder(tmp_path / "best") as temporary:
+                assert atomic.is_temporary(os.path.basename(path))
+        assert not atomic.is_temporary(name)
+    with atomic.whole_folder(tmp_path / "best") as temporary:
         temporary = os.path.basename(temporary)
-        assert files.is_temporary(temporary, folders=("other", "best"))
+        assert atomic.is_temporary(temporary, folders=("other", "best"))
         # Its end may be a word.
-        assert not files.is_temporary(temporary)
+        assert not atomic.is_temporary(temporary)
     for name in (".env.template", ".backup.20261127", ".hidden", "a.01234567"):
-        assert not files.is_temporary(name, folders=("best",))
+        assert not atomic.is_temporary(name, folders=("best",))
 
 
 def test_a_whole_folder_appears_with_its_subfolders(folder):
-    with files.whole_folder(f"{folder}/1", last="z") as temporary:
-        files.write_text(f"{temporary}/z", "last")
-        files.write_text(f"{temporary}/variables/a", "first")
+    with atomic.whole_folder(f"{folder}/1", last="z") as temporary:
+        atomic.write_text(f"{temporary}/z", "last")
+        atomic.write_text(f"{temporary}/variables/a", "first")
         assert not files.exists(f"{folder}/1/z")
     assert files.read_text(f"{folder}/1/z") == "last"
     assert files.read_text(f"{folder}/1/variables/a") == "first"
     with (
         pytest.raises(ValueError, match="1 is there already"),
-        files.whole_folder(f"{folder}/1"),
+        atomic.whole_folder(f"{folder}/1"),
     ):
         pass
 
 
 def test_local_copy_has_the_bytes(folder):
-    files.write_bytes(f"{folder}/w.safetensors", b"\0\1\2")
+    atomic.write_bytes(f"{folder}/w.safetensors", b"\0\1\2")
     with files.local_copy(f"{folder}/w.safetensors") as path:
         assert os.path.basename(path) == "w.safetensors"
         with open(path, "rb") as stream:
@@ -251,8 +254,8 @@ COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
 def test_lines_are_read_and_cut_and_sought_anywhere(folder, suffix):
     data = b"one\ntwo and more\n\nlast"
     path = f"{folder}/a.txt{suffix}"
-    files.write_bytes(path, COMPRESS[suffix](data))
-    with files.open_bytes(path) as stream:
+    atomic.write_bytes(path, COMPRESS[suffix](data))
+    with streams.open_bytes(path) as stream:
         assert stream.readline() == b"one\n"
         assert stream.readline(6) == b"two an"
         assert stream.readline(99) == b"d more\n"
@@ -274,16 +277,16 @@ def test_damage_of_a_compressed_file_is_told_as_such(folder, suffix, compress):
     flipped[middle] ^= 0xFF
     path = f"{folder}/a.txt{suffix}"
     for data in (b"none of it " * 9, whole[:middle], bytes(flipped)):
-        files.write_bytes(path, data)
+        atomic.write_bytes(path, data)
         with (
-            files.open_bytes(path) as stream,
-            pytest.raises(files.DAMAGE_ERRORS),
+            streams.open_bytes(path) as stream,
+            pytest.raises(streams.DAMAGE_ERRORS),
         ):
             stream.read()
         # To seek is to read up to there.
         with (
-            files.open_bytes(path) as stream,
-            pytest.raises(files.DAMAGE_ERRORS),
+            streams.open_bytes(path) as stream,
+            pytest.raises(streams.DAMAGE_ERRORS),
         ):
             stream.seek(len(whole))
             stream.read()
@@ -295,7 +298,7 @@ def test_a_disk_that_fails_is_no_damage(tmp_path, monkeypatch):
     def fail(file, buffer):
         raise OSError(errno.EIO, "Input/output error")
 
-    with files.open_bytes(tmp_path / "a.bz2") as stream:
+    with streams.open_bytes(tmp_path / "a.bz2") as stream:
         monkeypatch.setattr(bz2.BZ2File, "readinto", fail)
         with pytest.raises(OSError, match="Input/output error") as raised:
             stream.read()
@@ -303,8 +306,8 @@ def test_a_disk_that_fails_is_no_damage(tmp_path, monkeypatch):
 
 
 def test_the_end_is_sought_from_there(folder):
-    files.write_bytes(f"{folder}/a", b"abcdef")
-    with files.open_bytes(f"{folder}/a") as stream:
+    atomic.write_bytes(f"{folder}/a", b"abcdef")
+    with streams.open_bytes(f"{folder}/a") as stream:
         assert stream.seek(-2, os.SEEK_END) == 4
         assert stream.read(1) == b"e"
         assert stream.seek(-3, os.SEEK_CUR) == 2

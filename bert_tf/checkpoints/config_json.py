@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.families.family import Family
@@ -84,7 +85,7 @@ def label_names(values: dict[str, Any], folder: str) -> tuple[str, ...] | None:
     if labels.keys() != set(ids):
         raise ValueError(
             f"{folder}/{CONFIG_FILE}: `id2label` must have the ids 0, 1, 2, "
-            f"... Received: id2label={files.shortened(labels)}."
+            f"... Received: id2label={messages.shortened(labels)}."
         )
     return tuple(labels[label_id] for label_id in ids)
 

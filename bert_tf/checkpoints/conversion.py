@@ -4,6 +4,7 @@ import dataclasses
 
 from absl import logging
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import containers
@@ -185,9 +186,9 @@ def _read(checkpoint, tensor, target_format):
 def _write_release(folder, tensors, texts):
     """Writes a release in Google's format, whole or not at all."""
     prefix = tf1_checkpoint.PREFIX
-    with files.whole_folder(folder, last=f"{prefix}.index") as temporary:
+    with atomic.whole_folder(folder, last=f"{prefix}.index") as temporary:
         for name, text in texts.items():
-            files.write_text(f"{temporary}/{name}", text)
+            atomic.write_text(f"{temporary}/{name}", text)
         tf1_checkpoint.write(f"{temporary}/{prefix}", tensors)
 
 

@@ -22,8 +22,10 @@ import keras
 import numpy as np
 from absl import logging
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf import formats
+from bert_tf import messages
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import model_card
@@ -183,7 +185,7 @@ def save(
                 max_seq_length=max_seq_length,
                 origin=origin,
             )
-            files.write_text(path, card)
+            atomic.write_text(path, card)
 
 
 def write(
@@ -212,7 +214,7 @@ def write(
     write_tensors = hugging_face_folder.write
     writers[WEIGHTS_FILE] = functools.partial(write_tensors, tensors=tensors)
     if not files.list_folder(folder):
-        with files.whole_folder(folder, last=CONFIG_FILE) as temporary:
+        with atomic.whole_folder(folder, last=CONFIG_FILE) as temporary:
             for name, write_file in writers.items():
                 write_file(f"{temporary}/{name}")
         return
@@ -223,7 +225,7 @@ def write(
     # the old weights are removed first.
     with contextlib.ExitStack() as stack:
         temporaries = [
-            stack.enter_context(files.whole_file(f"{folder}/{name}"))
+            stack.enter_context(atomic.whole_file(f"{folder}/{name}"))
             for name in writers
         ]
         for temporary, write_file in zip(temporaries, writers.values()):
@@ -239,7 +241,7 @@ def write(
 
 def _write_text(path, text):
     write_file = (
-        files.write_bytes if isinstance(text, bytes) else files.write_text
+        atomic.write_bytes if isinstance(text, bytes) else atomic.write_text
     )
     write_file(path, text)
 
@@ -292,7 +294,7 @@ def write_results(
             dataset=dataset,
             results=results,
         )
-        files.write_text(path, text)
+        atomic.write_text(path, text)
 
 
 @contextlib.contextmanager
@@ -380,7 +382,7 @@ def write_task(folder: str, task: dict[str, Any]) -> None:
         folder: A model folder.
         task: As in `make_texts`, for the model that is there.
     """
-    files.write_text(f"{folder}/{TASK_FILE}", _task_text(task))
+    atomic.write_text(f"{folder}/{TASK_FILE}", _task_text(task))
 
 
 def _task_text(task):
@@ -406,7 +408,7 @@ def check_vocabulary(
     vocabulary = read_vocabulary(folder)
     if path is None or vocabulary is None:
         return None
-    with files.errors_named(path):
+    with messages.errors_named(path):
         _check_entries(config, vocabulary)
     return vocabulary
 
@@ -439,7 +441,7 @@ def _check_entries(config, vocabulary):
 
 
 def _check(config, vocabulary, max_seq_length):
-    with files.errors_named("The vocabulary"):
+    with messages.errors_named("The vocabulary"):
         _check_entries(config, vocabulary)
     _check_length(max_seq_length)
     config.check_length(max_seq_length)
@@ -457,7 +459,7 @@ def _check_label_names(label_names, num_labels):
     if num_labels is None:
         raise ValueError(
             "`label_names` must be None: the model is not a classifier. "
-            f"Received: label_names={files.shortened(label_names)}."
+            f"Received: label_names={messages.shortened(label_names)}."
         )
     if (
         # The letters of a string would pass as names.
@@ -468,7 +470,7 @@ def _check_label_names(label_names, num_labels):
     ):
         raise ValueError(
             f"`label_names` must be {num_labels} different names. Received: "
-            f"label_names={files.shortened(label_names)}."
+            f"label_names={messages.shortened(label_names)}."
         )
 
 
@@ -497,7 +499,7 @@ def _check_same_model(folder, texts):
         return
     old = config_json.read(folder)
     # The file may be somebody else's.
-    with files.errors_named(path):
+    with messages.errors_named(path):
         old = _identity(old)
     new = _identity(json.loads(texts[CONFIG_FILE] or ""))
     for key in old:
@@ -517,8 +519,8 @@ def _check_same(path, key, old, new):
     if old != new:
         raise ValueError(
             f"{path}: is of another model: its `{key}` must be "
-            f"{files.shortened(new)}. Received: {files.shortened(old)}. Give "
-            "another folder."
+            f"{messages.shortened(new)}. Received: {messages.shortened(old)}. "
+            "Give another folder."
         )
 
 

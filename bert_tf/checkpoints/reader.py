@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import hub
@@ -374,14 +375,14 @@ def _check_no_other_family(folder, family, named):
                 f"{folder}/{config_json.CONFIG_FILE}: `architectures` must be "
                 f"of the family {family.model_type}: one of "
                 f"{', '.join(family.architectures)}. "
-                f"Received: architectures={files.shortened(named)}."
+                f"Received: architectures={messages.shortened(named)}."
             )
 
 
 def _check_no_own_code(folder, family, values):
     """Raises `ValueError` for a model that its author's code computes."""
     if values.get("auto_map"):
-        received = files.shortened(values.get("architectures"))
+        received = messages.shortened(values.get("architectures"))
         raise ValueError(
             f"{folder}/{config_json.CONFIG_FILE}: `auto_map` names code of the "
             "model's author, which is not run. `architectures` must be one of "

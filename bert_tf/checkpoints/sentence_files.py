@@ -7,6 +7,7 @@ import contextlib
 import posixpath
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints.containers import hugging_face_folder
 
 MODULES_FILE = "modules.json"
@@ -57,7 +58,7 @@ def read_modules(folder: str) -> list[tuple[str, str]] | None:
     if not files.exists(path):
         return None
     modules = files.read_json(path, files.MAX_FOLDER_TEXT)
-    with files.errors_named(path):
+    with messages.errors_named(path):
         return _checked(modules)
 
 
@@ -132,7 +133,7 @@ def _checked(modules):
     if not is_good:
         raise ValueError(
             "must be a list of modules with `type` and `path`. "
-            f"Received: {files.shortened(modules)}."
+            f"Received: {messages.shortened(modules)}."
         )
     # The packages have changed between releases, the names have not.
     names = [module["type"].rpartition(".")[2] for module in modules]
@@ -157,6 +158,6 @@ def _checked(modules):
         if path.startswith("/") or ".." in path.split("/"):
             raise ValueError(
                 "the path of a module must be in the folder. "
-                f"Received: path={files.shortened(path)}."
+                f"Received: path={messages.shortened(path)}."
             )
     return list(zip(names, paths))

@@ -22,6 +22,7 @@ import safetensors.numpy
 from absl import logging
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import sentence_files
 from bert_tf.checkpoints.containers import hugging_face_folder
 from bert_tf.text.tokenizers import files as tokenizer_files
@@ -121,7 +122,7 @@ class SentenceVectors:
         if self.pooling not in POOLINGS:
             raise ValueError(
                 f"`pooling` must be one of {', '.join(POOLINGS)}. "
-                f"Received: pooling={files.shortened(self.pooling)}."
+                f"Received: pooling={messages.shortened(self.pooling)}."
             )
         if not isinstance(self.prompts, Mapping) or not all(
             isinstance(value, str)
@@ -130,20 +131,20 @@ class SentenceVectors:
         ):
             raise ValueError(
                 "`prompts` must map names to texts. "
-                f"Received: prompts={files.shortened(self.prompts)}."
+                f"Received: prompts={messages.shortened(self.prompts)}."
             )
         if self.default_prompt_name is not None:
             self.prompt(self.default_prompt_name)
         if not isinstance(self.similarity, str):
             raise ValueError(
                 "`similarity_fn_name` must be a name, or null. Received: "
-                f"similarity_fn_name={files.shortened(self.similarity)}."
+                f"similarity_fn_name={messages.shortened(self.similarity)}."
             )
         size = self.truncate_dim
         if size is not None and (type(size) is not int or size < 1):
             raise ValueError(
                 "`truncate_dim` must be a positive integer, or null. "
-                f"Received: truncate_dim={files.shortened(size)}."
+                f"Received: truncate_dim={messages.shortened(size)}."
             )
 
     @property
@@ -201,7 +202,7 @@ class SentenceVectors:
             raise ValueError(
                 "The name of a prompt must be one of "
                 f"{', '.join(self.prompts) or '(none)'}. "
-                f"Received: {files.shortened(name)}."
+                f"Received: {messages.shortened(name)}."
             )
         return self.prompts[name]
 
@@ -236,7 +237,7 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
         return None
     pooling_path = f"{folder}/{paths[1][1]}/config.json"
     pooling = files.read_object(pooling_path)
-    with files.errors_named(pooling_path):
+    with messages.errors_named(pooling_path):
         mode, include_prompt = _pooling(pooling), _include_prompt(pooling)
     max_seq_length = _max_seq_length(folder)
     dense = tuple(
@@ -247,7 +248,7 @@ def read(folder: files.AnyPath) -> SentenceVectors | None:
     prompts_path = f"{folder}/{sentence_files.PROMPTS_FILE}"
     values = _read_object(prompts_path)
     similarity = values.get("similarity_fn_name")
-    with files.errors_named(prompts_path):
+    with messages.errors_named(prompts_path):
         return SentenceVectors(
             pooling=mode,
             is_normalized=paths[-1][0] == sentence_files.NORMALIZE,
@@ -292,7 +293,7 @@ def check_has_no_prompt(folder: files.AnyPath) -> None:
     if name is not None:
         raise ValueError(
             f"{path}: `default_prompt_name` must be null in a reranker. "
-            f"Received: {files.shortened(name)}."
+            f"Received: {messages.shortened(name)}."
         )
 
 
@@ -386,7 +387,7 @@ def _pooling(values: dict[str, Any]) -> str:
     if len(chosen) != 1 or chosen[0] not in known:
         raise ValueError(
             f"the pooling must be one of {', '.join(known)}, and not several. "
-            f"Received: {files.shortened(chosen)}."
+            f"Received: {messages.shortened(chosen)}."
         )
     return known[chosen[0]]
 
@@ -396,7 +397,7 @@ def _include_prompt(values):
     if type(include_prompt) is not bool:
         raise ValueError(
             "`include_prompt` must be true or false. "
-            f"Received: include_prompt={files.shortened(include_prompt)}."
+            f"Received: include_prompt={messages.shortened(include_prompt)}."
         )
     return include_prompt
 
@@ -408,7 +409,7 @@ def _max_seq_length(folder):
     if length is not None and (type(length) is not int or length < 1):
         raise ValueError(
             f"{path}: `max_seq_length` must be a positive "
-            f"integer. Received: {files.shortened(length)}."
+            f"integer. Received: {messages.shortened(length)}."
         )
     # For other kinds than WordPiece the settings do not tell the case.
     if values.get("do_lower_case") and not (
@@ -437,7 +438,7 @@ def _read_dense(folder):
         if values.get(key, wanted) != wanted:
             raise ValueError(
                 f"{path}: `{key}` must be {wanted!r}. "
-                f"Received: {files.shortened(values[key])}."
+                f"Received: {messages.shortened(values[key])}."
             )
     # tanh is sentence-transformers' default.
     name = values.get("activation_function", _ACTIVATION_NAMES[TANH])
@@ -446,7 +447,7 @@ def _read_dense(folder):
         raise ValueError(
             f"{path}: `activation_function` must be one of "
             f"{', '.join(_ACTIVATION_NAMES.values())}. "
-            f"Received: {files.shortened(name)}."
+            f"Received: {messages.shortened(name)}."
         )
     shape = [values.get("out_features"), values.get("in_features")]
     shapes = {_KERNEL: tuple(shape), _BIAS: tuple(shape[:1])}
@@ -457,7 +458,7 @@ def _read_dense(folder):
         if container.shapes != shapes:
             raise ValueError(
                 f"{container.weights_path}: the tensors must be {shapes}. "
-                f"Received: {files.shortened(container.shapes)}."
+                f"Received: {messages.shortened(container.shapes)}."
             )
         # Copies, not views of a file that is about to be closed.
         tensors = {name: np.array(container.read(name)) for name in shapes}

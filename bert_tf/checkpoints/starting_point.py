@@ -5,6 +5,7 @@ import dataclasses
 from absl import logging
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf import sizes
 from bert_tf.checkpoints import families
 from bert_tf.checkpoints import loading
@@ -272,7 +273,7 @@ def _check_special_ids(init_checkpoint, config_values, vocabulary):
         if stored not in (None, index):
             raise ValueError(
                 f"`vocab_file` must hold the tokenizer of {init_checkpoint}, "
-                f"whose config.json says {name}={files.shortened(stored)}. "
+                f"whose config.json says {name}={messages.shortened(stored)}. "
                 f"Received: vocab_file={vocabulary.path}, with {index}."
             )
 

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf import progress_bar
 from bert_tf.features import Batch
 from bert_tf.features import RecordSpec
@@ -164,7 +165,7 @@ class RecordSource:
             raise ValueError(
                 "There must be at least as many record files as there are "
                 "hosts, or `input_shares`. Received: "
-                f"{files.counted(len(self.paths), 'file', 'files')} for "
+                f"{messages.counted(len(self.paths), 'file', 'files')} for "
                 f"{num_shares}. Make more "
                 "files (create_pretraining_data "
                 f"--output_file=records@{num_shares}), or let every host read "

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import keras
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.config import BertConfig
 from bert_tf.layers.basic import Dense
 from bert_tf.layers.basic import Dropout
@@ -125,6 +125,6 @@ def from_dict(values: Any) -> BertConfig:
             "`config` must be a BertConfig or what its to_dict() returns; "
             "checkpoints.families.parse_config reads Google's "
             "bert_config.json and Hugging Face's config.json. Received: "
-            f"{files.shortened(values)}."
+            f"{messages.shortened(values)}."
         )
     return BertConfig(**values)

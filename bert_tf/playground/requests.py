@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf import files
+from bert_tf import messages
 
 # The size of a request's JSON.
 MAX_BODY_BYTES = 64 * 1024
@@ -57,7 +57,7 @@ def texts_of(
         number = str(least) if least == most else f"{least} to {most}"
         raise ValueError(
             f"`texts` must be {number}. Received: "
-            f"{files.counted(len(texts), 'text', 'texts')}."
+            f"{messages.counted(len(texts), 'text', 'texts')}."
         )
     longest = max(map(len, texts))
     if longest > MAX_CHARACTERS:

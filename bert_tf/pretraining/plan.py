@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import atomic
 from bert_tf import features
 from bert_tf import files
 from bert_tf.pretraining.corpus import blocks
@@ -97,7 +98,7 @@ class Plan:
             reader.read(part), _make_tokenize(self.tokenizer), self.dtype, path
         )
         origin = dataclasses.asdict(part) | {"last_file": reader.last_file}
-        files.write_text(f"{path}.origin", json.dumps(origin))
+        atomic.write_text(f"{path}.origin", json.dumps(origin))
         return counts | {
             "cut_lines": reader.num_cut_lines,
             "cut_documents": reader.num_cut_documents,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from bert_tf import files
 from bert_tf import manifest as manifests
+from bert_tf import messages
 from bert_tf.pretraining.objectives.table import OBJECTIVES
 from bert_tf.pretraining.plan import Plan
 from bert_tf.pretraining.settings import Settings
@@ -188,7 +189,7 @@ def _warnings_of_documents(counts):
         "come from the document itself"
     )
     return [
-        f"{files.counted(number, one, more, separator=',')}."
+        f"{messages.counted(number, one, more, separator=',')}."
         for number, one, more in (
             (
                 counts.cut_lines,

@@ -27,6 +27,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import DirectRunner
 from apache_beam.runners.runner import PipelineState
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf import manifest as manifests
 from bert_tf.pretraining import plan as plan_lib
@@ -82,7 +83,7 @@ def build(
         # The hashes of the text are only known in the pipeline.
         record_set.find_counts(output_paths, None)
     plan = plan_lib.make_plan(input_files, tokenizer, settings, max_bad_lines)
-    files.check_is_no_input("output_file", output_paths, plan.source.paths)
+    atomic.check_is_no_input("output_file", output_paths, plan.source.paths)
     pipeline_options = PipelineOptions(options)
     unknown = pipeline_options.get_all_options(retain_unknown_options=True)
     unknown = set(unknown) - set(pipeline_options.get_all_options())
@@ -229,7 +230,7 @@ def _cut(element, plan):
 def _write(element, plan, folder):
     """Writes the record file of a range; returns (range, counts)."""
     number, pieces = element
-    with files.whole_file(_range_path(folder, number)) as temporary:
+    with atomic.whole_file(_range_path(folder, number)) as temporary:
         return number, plan.write_records(_merged(pieces), temporary)
 
 
@@ -315,7 +316,7 @@ def _join(element, shards, written, manifests_written, folder):
     del manifests_written  # It is an argument so that this step waits for it.
     number, path = element
     with (
-        files.whole_file(path) as temporary,
+        atomic.whole_file(path) as temporary,
         tf.io.gfile.GFile(temporary, "wb") as stream,
     ):
         # Creates the file, even for an empty shard.

@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from bert_tf import atomic
 from bert_tf import cores
 from bert_tf import files
 from bert_tf import manifest as manifests
@@ -123,7 +124,7 @@ class Tasks:
 
     def note(self, stage: str, value: int | list) -> None:
         """Writes the number of blocks, or the list of ranges, to a file."""
-        files.write_text(self._note_path(stage), json.dumps(value))
+        atomic.write_text(self._note_path(stage), json.dumps(value))
 
     def _note_path(self, stage):
         return os.path.join(self.work_dir, f"{stage}s.json")
@@ -151,7 +152,7 @@ def _done(path, numbers):
     for suffix in _SUFFIXES[stage]:
         with open(f"{path}.{suffix}", "rb") as stream:
             os.fsync(stream.fileno())
-    files.write_text(f"{path}.json", json.dumps(numbers))
+    atomic.write_text(f"{path}.json", json.dumps(numbers))
     return numbers
 
 
@@ -209,7 +210,7 @@ def build(
     output_paths = tfrecord.output_paths(output_files)
     plan = plan_lib.make_plan(input_files, tokenizer, settings, max_bad_lines)
     source = plan.source
-    files.check_is_no_input("output_file", output_paths, source.paths)
+    atomic.check_is_no_input("output_file", output_paths, source.paths)
     num_workers = num_workers or min(
         cores.num_cores(),
         1 + sum(source.sizes(plan.parts)) // _BYTES_A_WORKER,
@@ -320,7 +321,7 @@ def _publish(tasks, output_paths, shards, made):
         # manifests come before records. If only some are renamed, the sizes in
         # the manifests expose record files that are not of this set.
         temporaries = {
-            path: stack.enter_context(files.whole_file(path))
+            path: stack.enter_context(atomic.whole_file(path))
             for path in (*output_paths, *made)
         }
         work_folder.note_temporaries(tasks.work_dir, list(temporaries.values()))
@@ -331,7 +332,7 @@ def _publish(tasks, output_paths, shards, made):
             _join_files(names, temporaries[path])
         for path, each in made.items():
             with (
-                files.clear_write_errors(path),
+                atomic.clear_write_errors(path),
                 tf.io.gfile.GFile(temporaries[path], "wb") as stream,
             ):
                 stream.write(manifests.to_text(each).encode("utf-8"))

@@ -13,6 +13,7 @@ import os
 import uuid
 from collections import abc
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.pretraining.sources.text_files import Part
 from bert_tf.text.bad_lines import BadTextError
@@ -100,7 +101,7 @@ def local(
     except lock.HeldError as error:
         raise OSError(f"Another process is working in {work_dir}.") from error
     except OSError as error:
-        files.name_full_disk(error, work_dir)
+        atomic.name_full_disk(error, work_dir)
         if not os.path.isdir(work_dir):
             raise
         raise OSError(f"{error} {hint}") from error
@@ -112,7 +113,7 @@ def local(
 
 def note_temporaries(folder: str, paths: list[str]) -> None:
     """Notes files about to be made, as a killed run leaves them behind."""
-    files.write_text(os.path.join(folder, _TEMPORARIES), json.dumps(paths))
+    atomic.write_text(os.path.join(folder, _TEMPORARIES), json.dumps(paths))
 
 
 def _prepare(folder, work, parts):
@@ -142,7 +143,7 @@ def _prepare(folder, work, parts):
         for name in names - {_WORK}:
             if name.partition(".")[0] not in kept:
                 files.remove(os.path.join(folder, name))
-        files.write_text(os.path.join(folder, _WORK), json.dumps(work))
+        atomic.write_text(os.path.join(folder, _WORK), json.dumps(work))
 
 
 def _read_work(folder):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.training import evaluation
 from bert_tf.training import settings as settings_lib
@@ -73,7 +74,7 @@ class BestModel:
     def _write_loss(self, loss):
         """Writes the loss, None while there is none, and its settings."""
         values = {"loss": loss, "settings": self._loss_settings()}
-        files.write_text(self._path, json.dumps(values, indent=2) + "\n")
+        atomic.write_text(self._path, json.dumps(values, indent=2) + "\n")
 
     def _read_loss(self):
         """Returns the loss of the best model, None if it is not comparable."""

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Sequence
 
 from bert_tf import described
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.config import ATTENTION_TILE
 from bert_tf.input import addresses
 from bert_tf.optimizers import decays
@@ -479,6 +479,6 @@ class PretrainingOptions:
             "--num_warmup_steps must be less than the steps of the training: "
             "the learning rate would never reach --learning_rate. Received: "
             f"--num_warmup_steps={num_warmup_steps} with "
-            f"{files.counted(num_steps, 'step', 'steps')}. A tenth of them is "
-            f"usual: --num_warmup_steps={num_steps // 10}."
+            f"{messages.counted(num_steps, 'step', 'steps')}. A tenth of them "
+            f"is usual: --num_warmup_steps={num_steps // 10}."
         )

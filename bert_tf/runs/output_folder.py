@@ -2,6 +2,7 @@
 
 import os
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import hub
@@ -40,7 +41,7 @@ def note_saved(output_dir: str) -> None:
     `check` then refuses to resume it, which would replace the user's model.
     """
     if holds_training(output_dir):
-        files.write_text(
+        atomic.write_text(
             os.path.join(output_dir, _SAVED_FILE),
             "The model of this training was replaced by bert_tf.save.\n",
         )

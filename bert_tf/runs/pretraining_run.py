@@ -17,6 +17,7 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf import files
 from bert_tf import manifest as manifest_lib
+from bert_tf import messages
 from bert_tf.checkpoints import model_card
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
@@ -208,7 +209,7 @@ def _make_model(options, start, strategy, policy, make):
         "%s parameters, %s, %s.",
         f"{pretraining.model.count_params():,}",
         policy,
-        files.counted(strategy.num_replicas_in_sync, "replica", "replicas"),
+        messages.counted(strategy.num_replicas_in_sync, "replica", "replicas"),
     )
     return pretraining
 

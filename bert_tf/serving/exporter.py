@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.saved_model import save_context
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.serving import onnx_exporter
 from bert_tf.serving import publishing
@@ -180,7 +181,7 @@ def make(servable: Servable, folder: str) -> Any:
     # Where the SavedModel has its files.
     vocab_path = f"{folder}/assets/vocab.txt"
     files.make_folder(f"{folder}/assets")
-    files.write_text(vocab_path, servable.preprocessor.vocabulary.to_text())
+    atomic.write_text(vocab_path, servable.preprocessor.vocabulary.to_text())
     # Functions traced outside this context are traced again on saving, and the
     # graph would hold both.
     with save_context.save_context(_SAVING):
@@ -208,7 +209,7 @@ def write(
         ValueError: If it holds an operation that old servers do not have.
         OSError: If writing fails, e.g. on a full disk.
     """
-    with files.clear_write_errors(folder):
+    with atomic.clear_write_errors(folder):
         tf.saved_model.save(module, folder, signatures=traced, options=_SAVING)
     saved_model.set_method_names(folder, signatures.METHOD_NAMES)
     saved_model.check_ops(folder, has_text=servable.takes_text)

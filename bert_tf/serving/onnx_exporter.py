@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf import atomic
 from bert_tf import features
 from bert_tf import files
 from bert_tf import formats
@@ -512,7 +513,7 @@ def write(folder: str, servable: Servable, model: Any) -> None:
         servable: The `Servable`.
         model: What `make_model` returned.
     """
-    files.write_bytes(f"{folder}/{FLOAT_FILE}", model.SerializeToString())
+    atomic.write_bytes(f"{folder}/{FLOAT_FILE}", model.SerializeToString())
     quantize(folder)
     tokenizer = servable.preprocessor.tokenizer.spec
     texts = {
@@ -538,7 +539,7 @@ def write(folder: str, servable: Servable, model: Any) -> None:
     )
     for name, text in texts.items():
         data = text if isinstance(text, bytes) else text.encode()
-        files.write_bytes(f"{folder}/{name}", data)
+        atomic.write_bytes(f"{folder}/{name}", data)
 
 
 def _describe(servable, labels):

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from absl import logging
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.serving import saved_model
 
@@ -136,7 +137,7 @@ def _copy(folder, export_dir, number):
     """Copies the folder; returns whether the number was free."""
     claim = f"{export_dir}/.{number}.{uuid.uuid4().hex}.claim"
     target = f"{export_dir}/{number}"
-    files.write_text(claim, "")
+    atomic.write_text(claim, "")
     try:
         if len(_claims(export_dir, number)) > 1:
             time.sleep(random.uniform(0.0, _MAX_PAUSE_SECONDS))
@@ -145,7 +146,7 @@ def _copy(folder, export_dir, number):
         if number in saved_model.versions(export_dir):
             return False
         try:
-            files.copy_folder(folder, target, last=saved_model.FILE)
+            atomic.copy_folder(folder, target, last=saved_model.FILE)
         except BaseException:
             with contextlib.suppress(Exception):
                 files.remove(target)

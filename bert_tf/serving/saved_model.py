@@ -13,8 +13,10 @@ from absl import logging
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf import formats
+from bert_tf import messages
 from bert_tf.serving.graph import allowed_ops
 from bert_tf.serving.options import ExportOptions
 
@@ -144,14 +146,14 @@ def read_options(folder: files.AnyPath) -> ExportOptions:
         ValueError: As in `read_settings`.
     """
     settings = read_settings(folder)
-    with files.errors_named(_settings_path(folder)):
+    with messages.errors_named(_settings_path(folder)):
         return ExportOptions.from_dict(settings)
 
 
 def write_settings(folder: files.AnyPath, settings: dict[str, Any]) -> None:
     """Writes what `read_settings` returns into a SavedModel."""
     text = json.dumps(formats.stamped(settings, formats.EXPORT), indent=2)
-    files.write_text(_settings_path(folder), f"{text}\n")
+    atomic.write_text(_settings_path(folder), f"{text}\n")
 
 
 def _settings_path(folder):
@@ -191,7 +193,7 @@ def set_method_names(
     for name, method_name in method_names.items():
         if name in signatures:
             signatures[name].method_name = method_name
-    files.write_bytes(f"{folder}/{FILE}", saved_model.SerializeToString())
+    atomic.write_bytes(f"{folder}/{FILE}", saved_model.SerializeToString())
 
 
 def read_ops(folder: files.AnyPath) -> tuple[tuple[str, ...], tuple[str, ...]]:

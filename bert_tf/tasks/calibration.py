@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.features import Tensor
 from bert_tf.formats import STORED_IF_SET
 from bert_tf.tasks import tables
@@ -118,7 +118,7 @@ def check_temperature(temperature: Any) -> None:
     if type(temperature) not in (int, float) or not 0 < temperature < math.inf:
         raise ValueError(
             "`temperature` must be a positive number. "
-            f"Received: temperature={files.shortened(temperature)}."
+            f"Received: temperature={messages.shortened(temperature)}."
         )
 
 
@@ -140,8 +140,8 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
     logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
     if len(labels) < LEAST_EXAMPLES:
         raise CalibrationError(
-            f"it has {files.counted(len(labels), 'example', 'examples')}, and "
-            f"at least {LEAST_EXAMPLES} are needed"
+            f"it has {messages.counted(len(labels), 'example', 'examples')}, "
+            f"and at least {LEAST_EXAMPLES} are needed"
         )
     if not np.isfinite(logits).all():
         raise CalibrationError("some of its logits are not finite")

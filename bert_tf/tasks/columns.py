@@ -18,6 +18,7 @@ import tensorflow as tf
 from numpy.typing import DTypeLike
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.tasks import tsv
 from bert_tf.tasks.tsv import Examples
 from bert_tf.tasks.tsv import TsvFile
@@ -110,7 +111,7 @@ def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
             ) or not hasattr(column, "__len__"):
                 raise ValueError(
                     f"The data: the column {name!r} must be a list. "
-                    f"Received: {files.shortened(column)}."
+                    f"Received: {messages.shortened(column)}."
                 )
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -172,7 +173,7 @@ def check_text(where: str, name: str, value: Any) -> None:
     if not isinstance(value, str):
         raise ValueError(
             f"{where}: `{name}` must be a string; an empty one is ''. "
-            f"Received: {files.shortened(value)}."
+            f"Received: {messages.shortened(value)}."
         )
 
 
@@ -183,7 +184,7 @@ def check_texts(where: str, name: str, values: Any) -> None:
     ):
         raise ValueError(
             f"{where}: `{name}` must be a list of strings. "
-            f"Received: {files.shortened(values)}."
+            f"Received: {messages.shortened(values)}."
         )
 
 
@@ -253,7 +254,7 @@ def _values(where, row, names):
     if not isinstance(row, dict) or set(names) - set(row):
         raise ValueError(
             f"{where}: must be an object with {', '.join(names)}. "
-            f"Received: {files.shortened(row)}."
+            f"Received: {messages.shortened(row)}."
         )
     return [row[name] for name in names]
 

@@ -10,6 +10,7 @@ import importlib.metadata
 from typing import Any
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.tasks.classification.task import ClassificationTask
@@ -131,7 +132,7 @@ def find(family: Any) -> Family:
                 return point.load()
     raise ValueError(
         f"`family` must be one of {', '.join(FAMILIES)}, or of an installed "
-        f"package. Received: family={files.shortened(family)}."
+        f"package. Received: family={messages.shortened(family)}."
     )
 
 
@@ -156,7 +157,7 @@ def read_task(folder: files.AnyPath) -> Task | None:
     values = model_folder.read_task(str(folder))
     if values is None:
         return None
-    with files.errors_named(f"{folder}/{model_folder.TASK_FILE}"):
+    with messages.errors_named(f"{folder}/{model_folder.TASK_FILE}"):
         return find(values.get("family")).task.from_dict(values)
 
 

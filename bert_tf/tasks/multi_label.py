@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import files
+from bert_tf import atomic
+from bert_tf import messages
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
@@ -104,12 +105,12 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
         if not self.labels or SEPARATOR in "".join(self.labels):
             raise ValueError(
                 f"`labels` must be one name or more, without {SEPARATOR!r}. "
-                f"Received: labels={files.shortened(list(self.labels))}."
+                f"Received: labels={messages.shortened(list(self.labels))}."
             )
         if not self.metrics or set(self.metrics) - set(_METRICS):
             raise ValueError(
                 f"`metrics` must be among {', '.join(_METRICS)}. "
-                f"Received: metrics={files.shortened(list(self.metrics))}."
+                f"Received: metrics={messages.shortened(list(self.metrics))}."
             )
         calibration.check_temperature(self.temperature)
 
@@ -193,7 +194,7 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
                 raise ValueError(
                     f"{where}: the labels must be a list of names, or one "
                     f"string of names separated by {SEPARATOR!r}. "
-                    f"Received: {files.shortened(names)}."
+                    f"Received: {messages.shortened(names)}."
                 )
             names = set(names) - {""}
             if names - set(self.labels):
@@ -259,8 +260,8 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
         rows = self.decode(tf.constant(answers))["probabilities"].numpy()
         lines = ["\t".join(map(str, row)) for row in (self.labels, *rows)]
         path = os.path.join(output_dir, f"{split}_results.tsv")
-        files.write_text(path, "\n".join(lines) + "\n")
-        counted = files.counted(len(rows), "prediction", "predictions")
+        atomic.write_text(path, "\n".join(lines) + "\n")
+        counted = messages.counted(len(rows), "prediction", "predictions")
         return f"{counted} in {path}"
 
     def _names(self, is_label):

@@ -19,8 +19,8 @@ from keras import ops
 from numpy.typing import ArrayLike
 
 from bert_tf import features
-from bert_tf import files
 from bert_tf import formats
+from bert_tf import messages
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
@@ -496,7 +496,7 @@ def task_of_classifier(
             names the file.
     """
     path = f"{checkpoint.folder}/{config_json.CONFIG_FILE}"
-    with files.errors_named(f"{path}, id2label"):
+    with messages.errors_named(f"{path}, id2label"):
         task = task_class(name="classifier", text_features=("text",), **fields)
     # Outside the block, as the caller's names are not the file's.
     return dataclasses.replace(
@@ -541,24 +541,24 @@ def check_names(task: Any) -> None:
         ):
             raise ValueError(
                 f"`{field}` must be a list of names. "
-                f"Received: {field}={files.shortened(values)}."
+                f"Received: {field}={messages.shortened(values)}."
             )
         if len(set(values)) != len(values):
             raise ValueError(
                 f"`{field}` must have each name once. "
-                f"Received: {field}={files.shortened(list(values))}."
+                f"Received: {field}={messages.shortened(list(values))}."
             )
         object.__setattr__(task, field, tuple(values))
     if not isinstance(task.name, str) or not task.name:
         raise ValueError(
             "`name` must be a non-empty string. "
-            f"Received: name={files.shortened(task.name)}."
+            f"Received: name={messages.shortened(task.name)}."
         )
     if len(task.text_features) not in (1, 2):
         raise ValueError(
             "`text_features` must be one or two names. "
             "Received: text_features="
-            f"{files.shortened(list(task.text_features))}."
+            f"{messages.shortened(list(task.text_features))}."
         )
 
 
@@ -587,19 +587,19 @@ def _check_stored(values, family, fields):
     if isinstance(values, dict) and values.get("family", family) != family:
         raise ValueError(
             f"`family` must be {family!r}. "
-            f"Received: family={files.shortened(values['family'])}."
+            f"Received: family={messages.shortened(values['family'])}."
         )
     if not isinstance(values, dict) or set(values) - optional != set(keys):
         raise ValueError(
             f"A task must have the keys {', '.join(keys)}. "
-            f"Received: {files.shortened(values)}."
+            f"Received: {messages.shortened(values)}."
         )
     for key, value in values.items():
         items = value if isinstance(value, list) else [value]
         if any(isinstance(item, (dict, list)) for item in items):
             raise ValueError(
                 f"`{key}` must be one value or a list of them. "
-                f"Received: {key}={files.shortened(value)}."
+                f"Received: {key}={messages.shortened(value)}."
             )
 
 

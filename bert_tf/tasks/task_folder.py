@@ -8,6 +8,7 @@ from absl import logging
 from keras import ops
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import hub
 from bert_tf.checkpoints import loading
@@ -186,7 +187,7 @@ def output_order(folder: str, task: Task) -> tuple[int, ...] | None:
         names = model_folder.read_label_names(folder)
     if not names:
         return None
-    with files.errors_named(path):
+    with messages.errors_named(path):
         return class_names.match(
             names, task.labels, getattr(task, "label_synonyms", ())
         )
@@ -209,5 +210,5 @@ def stored_task(folder: str, task_class: type[AnyTask]) -> AnyTask | None:
     values = model_folder.read_task(folder)
     if values is None:
         return None
-    with files.errors_named(f"{folder}/{model_folder.TASK_FILE}"):
+    with messages.errors_named(f"{folder}/{model_folder.TASK_FILE}"):
         return task_class.from_dict(values)

@@ -21,6 +21,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.tasks import class_names
 
 
@@ -82,7 +83,7 @@ def check_is_no_text(
     if label_column in text_columns:
         raise ValueError(
             "The column of labels must be none of the texts'. Received: "
-            f"{files.shortened(label_column)} for both."
+            f"{messages.shortened(label_column)} for both."
         )
 
 
@@ -328,7 +329,7 @@ def column_index(where: str, names: Sequence[str], name: str) -> int:
     if names.count(name) != 1:
         raise ValueError(
             f"{where} must have a column {name!r}, once. "
-            f"Received: {files.shortened(names)}."
+            f"Received: {messages.shortened(names)}."
         )
     return names.index(name)
 
@@ -339,7 +340,7 @@ def _column_index(path, column, header):
     if not -len(header) <= column < len(header):
         raise ValueError(
             f"{path}, line 1: there must be a column {column + 1}. "
-            f"Received: {files.counted(len(header), 'column', 'columns')}."
+            f"Received: {messages.counted(len(header), 'column', 'columns')}."
         )
     return column
 
@@ -369,7 +370,7 @@ def parse_label(
             raise ValueError(
                 f"{where}: the label must be one of "
                 f"{class_names.listed(label_ids)}. "
-                f"Received: {files.shortened(label)}."
+                f"Received: {messages.shortened(label)}."
             )
         return label_ids[label]
     return parse_score(where, label)
@@ -398,6 +399,6 @@ def parse_score(where: str, value: Any) -> float:
         limit = " that float32 holds" if math.isfinite(score) else ""
         raise ValueError(
             f"{where}: the score must be a number{limit}. "
-            f"Received: {files.shortened(value)}."
+            f"Received: {messages.shortened(value)}."
         )
     return score

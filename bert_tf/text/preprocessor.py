@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf import sizes
 from bert_tf.config import whole_number
 from bert_tf.text import packing
@@ -79,7 +80,7 @@ class Preprocessor(tf.Module):
             raise ValueError(
                 "`tokenizer` must be the spec of a tokenizer. "
                 "`Preprocessor.from_folder` reads it from a model folder. "
-                f"Received: {files.shortened(tokenizer)}."
+                f"Received: {messages.shortened(tokenizer)}."
             )
         if tokens_in_text is not None:
             tokenizer = tokenizer_files.with_tokens_in_text(
@@ -117,7 +118,7 @@ class Preprocessor(tf.Module):
         longest = settings.get("model_max_length", _RELEASED_MAX_LENGTH)
         # Hugging Face writes 10^30 for a length that it does not know.
         longest = min(int(longest), _num_positions(f"{folder}/config.json"))
-        with files.errors_named(folder):
+        with messages.errors_named(folder):
             return cls(
                 tokenizer,
                 longest if max_seq_length is None else max_seq_length,
@@ -199,7 +200,7 @@ def _num_positions(config_path):
             f"{config_path}: `max_position_embeddings` must be a positive "
             "integer, beyond `pad_token_id` + 1 of RoBERTa. Received: "
             "max_position_embeddings="
-            f"{files.shortened(values.get('max_position_embeddings'))}."
+            f"{messages.shortened(values.get('max_position_embeddings'))}."
         )
     return length
 
@@ -249,7 +250,7 @@ def _to_tensor(segment):
             if not isinstance(text, (str, bytes)):
                 raise ValueError(
                     f"`texts`, row {row}: must be a string; an empty one is "
-                    f"''. Received: {files.shortened(text)}."
+                    f"''. Received: {messages.shortened(text)}."
                 ) from None
             try:
                 tf.constant(text)
@@ -257,7 +258,7 @@ def _to_tensor(segment):
                 # Half a surrogate pair, as JSON can write it.
                 raise ValueError(
                     f"`texts`, row {row}: must be what UTF-8 can hold. "
-                    f"Received: {files.shortened(text)}."
+                    f"Received: {messages.shortened(text)}."
                 ) from None
         raise
 

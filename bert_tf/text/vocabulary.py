@@ -11,6 +11,7 @@ import re
 from collections.abc import Container
 
 from bert_tf import files
+from bert_tf import messages
 
 PAD_TOKEN = "[PAD]"
 UNK_TOKEN = "[UNK]"
@@ -246,7 +247,7 @@ def _warn_of_skipped(path, has_mark, unused):
                     *["a byte order mark"] * has_mark,
                     *[
                         "entries that are blank or come again, whose ids no "
-                        f"text gets: {files.shortened(skipped)}"
+                        f"text gets: {messages.shortened(skipped)}"
                     ]
                     * bool(skipped),
                 ]
@@ -293,8 +294,8 @@ def _warn_of_capitals(tokens):
     _logger.warning(
         "The vocabulary has %s with capitals, never used, as text is "
         "lower-cased: %s. Write them in lower case.",
-        files.counted(len(tokens), "entry", "entries"),
-        files.shortened(list(tokens)),
+        messages.counted(len(tokens), "entry", "entries"),
+        messages.shortened(list(tokens)),
     )
 
 
@@ -307,14 +308,16 @@ def _fault(token, lines, is_wordpiece):
         is_wordpiece: Whether the rules of a WordPiece file hold.
     """
     if not isinstance(token, str):
-        return f"an entry must be a string. Received: {files.shortened(token)}."
+        return (
+            f"an entry must be a string. Received: {messages.shortened(token)}."
+        )
     if is_wordpiece:
         return _wordpiece_fault(token)
     if not token:
         return "the entry is blank."
     if token in lines:
         return (
-            f"the entry {files.shortened(token)} is there already, in line "
+            f"the entry {messages.shortened(token)} is there already, in line "
             f"{lines[token]}."
         )
     return None
@@ -323,12 +326,14 @@ def _fault(token, lines, is_wordpiece):
 def _wordpiece_fault(token):
     # No word matches a space, but an added token may have one.
     if token.strip() and not _ENTRY.fullmatch(token.replace(" ", "")):
-        return f"the entry {files.shortened(token)} holds white space or NUL."
+        return (
+            f"the entry {messages.shortened(token)} holds white space or NUL."
+        )
     piece = token.removeprefix(CONTINUATION)
     if len(piece.encode("utf-8", "surrogatepass")) > MAX_ENTRY_BYTES:
         return (
             f"an entry must have at most {MAX_ENTRY_BYTES} bytes. "
-            f"Received: {files.shortened(token)}."
+            f"Received: {messages.shortened(token)}."
         )
     return None
 

@@ -19,6 +19,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf import formats
 from bert_tf.training import lock
@@ -264,7 +265,7 @@ class TrainingState:
                 self.description, _version_of(self.description)
             )
             text = json.dumps(values, indent=2) + "\n"
-            files.write_text(f"{self.folder}/{_DESCRIPTION}", text)
+            atomic.write_text(f"{self.folder}/{_DESCRIPTION}", text)
         self.settings.write()
         path = self._path(self.step)
         with self._clear_write_errors():
@@ -279,7 +280,7 @@ class TrainingState:
         return path
 
     def _clear_write_errors(self):
-        return files.clear_write_errors(
+        return atomic.clear_write_errors(
             f"{self.folder}: the checkpoint of step {self.step}"
         )
 
@@ -301,7 +302,7 @@ class TrainingState:
             f'all_model_checkpoint_paths: "{_NAME}{step}"\n'
             for step in steps[num_old:]
         ]
-        files.write_text(f"{self.folder}/checkpoint", "".join(lines))
+        atomic.write_text(f"{self.folder}/checkpoint", "".join(lines))
         for step in steps[:num_old]:
             # The index first: if the program is killed in between, shards
             # without an index remain, which the next run removes. An index
@@ -428,7 +429,7 @@ def read_description(output_dir: files.AnyPath) -> dict[str, Any] | None:
 
 def _is_leftover(name):
     """Returns whether a killed program has left this file or folder."""
-    return bool(_UNFINISHED.fullmatch(name)) or files.is_temporary(
+    return bool(_UNFINISHED.fullmatch(name)) or atomic.is_temporary(
         name, folders=(BEST_FOLDER, GENERATOR_FOLDER)
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf import progress_bar
 from bert_tf.input import errors
@@ -89,7 +90,7 @@ def make_evaluation(
 def write_results(path: str, results: dict[str, float]) -> None:
     """Writes sorted lines "name = value": the whole file or nothing."""
     lines = (f"{name} = {results[name]}\n" for name in sorted(results))
-    files.write_text(path, "".join(lines))
+    atomic.write_text(path, "".join(lines))
 
 
 def read_results(path: str) -> dict[str, float]:

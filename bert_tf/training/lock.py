@@ -24,6 +24,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
 
+from bert_tf import atomic
 from bert_tf import files
 
 _logger = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ def _hold_object(path, clock):
     found = _read(path)
     if found is not None:
         _wait_until_dead(path, found, clock)
-    files.write_text(path, _describe(own))
+    atomic.write_text(path, _describe(own))
     clock.sleep(_SETTLE_SECONDS)
     lost = threading.Event()
     stop = threading.Event()
@@ -150,7 +151,7 @@ def _hold_object(path, clock):
                 if not _is_own(path, own):
                     lost.set()
                     return
-                files.write_text(path, _describe(own))
+                atomic.write_text(path, _describe(own))
             except Exception as error:  # The network may recover.
                 _logger.warning("%s cannot be written: %s", path, error)
 

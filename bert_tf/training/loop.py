@@ -8,13 +8,13 @@ import dataclasses
 import json
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import atomic
 from bert_tf import progress_bar
 from bert_tf.input import errors
-from bert_tf.input.batch_source import BatchSource
 from bert_tf.models.objectives import Objective
 from bert_tf.training import compiled_steps
 from bert_tf.training import health
@@ -24,6 +24,9 @@ from bert_tf.training import step as step_lib
 from bert_tf.training import strategy as strategies
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.options import LoopOptions
+
+if TYPE_CHECKING:
+    from bert_tf.input.batch_source import BatchSource
 
 _logger = logging.getLogger(__name__)
 
@@ -67,7 +70,7 @@ class TrainingConfig:
 def train(
     state: TrainingState,
     objective: Objective,
-    source: BatchSource,
+    source: "BatchSource",
     config: TrainingConfig,
     strategy: tf.distribute.Strategy,
     on_save: Callable[[], object] | None = None,
@@ -414,4 +417,4 @@ def _write_summary(state, report, watch, config):
         "loss_spikes": watch.num_spikes,
     }
     text = json.dumps(summary, indent=2) + "\n"
-    files.write_text(f"{state.output_dir}/{SUMMARY_FILE}", text)
+    atomic.write_text(f"{state.output_dir}/{SUMMARY_FILE}", text)

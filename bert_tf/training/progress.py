@@ -14,7 +14,7 @@ import tensorflow as tf
 # Public only in `tf.compat.v1`, which takes a second to load.
 from tensorflow.core.framework import summary_pb2
 
-from bert_tf import files
+from bert_tf import atomic
 from bert_tf import progress_bar
 from bert_tf.training.step import StepResults
 
@@ -73,12 +73,12 @@ def summary_writer(
             yield lambda: None
         return
     default = contextlib.ExitStack()
-    with files.clear_write_errors(_CURVES):
+    with atomic.clear_write_errors(_CURVES):
         writer = tf.summary.create_file_writer(folder)
         default.enter_context(writer.as_default())
 
     def flush():
-        with files.clear_write_errors(_CURVES):
+        with atomic.clear_write_errors(_CURVES):
             writer.flush()
 
     try:
@@ -89,7 +89,7 @@ def summary_writer(
         with contextlib.suppress(Exception):
             default.close()
         raise
-    with files.clear_write_errors(_CURVES):
+    with atomic.clear_write_errors(_CURVES):
         default.close()
 
 
@@ -106,7 +106,7 @@ def write_summaries(report: Mapping[str, float]) -> None:
     )
     values = dict(report)
     step = values.pop("step")
-    with files.clear_write_errors(_CURVES):
+    with atomic.clear_write_errors(_CURVES):
         for name, value in values.items():
             tf.summary.write(name, tf.constant(value), step, metadata)
 

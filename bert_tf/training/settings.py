@@ -11,7 +11,9 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
+from bert_tf import atomic
 from bert_tf import files
+from bert_tf import messages
 
 _FILE = "settings.json"
 
@@ -150,7 +152,7 @@ class RunSettings:
         if not self._entries or self._entries[-1]["settings"] != self.values:
             self._entries.append(entry)
         text = json.dumps(self._entries, indent=2) + "\n"
-        files.write_text(self._path, text)
+        atomic.write_text(self._path, text)
         self._is_written = True
 
 
@@ -195,7 +197,7 @@ def differences(
             texts += [f"{name}: {text}" for text in differences(before, now)]
             continue
         # What only one side has may be long, e.g. ELECTRA's generator.
-        show = repr if name in old and name in new else files.shortened
+        show = repr if name in old and name in new else messages.shortened
         flag = f"--{name}" if name in flags else name
         texts.append(f"{flag} was {show(before)} and is {show(now)}")
     return texts

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
-from bert_tf import files
+from bert_tf import messages
 from bert_tf import progress_bar
 from bert_tf.input.batch_source import BatchSource
 from bert_tf.optimizers.bert import BertOptimizer
@@ -53,7 +53,7 @@ def epoch_ends(
 
     last = num_steps(num_epochs)
     if last < 1:
-        count = files.counted(num_examples, unit.removesuffix("s"), unit)
+        count = messages.counted(num_examples, unit.removesuffix("s"), unit)
         raise ValueError(
             f"The training {unit} must make one batch or more. Received: "
             f"{count}, train_batch_size={batch_size}, "

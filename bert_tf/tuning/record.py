@@ -6,6 +6,7 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.tasks import metrics
 from bert_tf.tasks.task import Task
@@ -143,7 +144,7 @@ class EpochRecord:
         }
         if self.model_step is not None:
             values["model_step"] = self.model_step
-        files.write_text(self._path, json.dumps(values, indent=1) + "\n")
+        atomic.write_text(self._path, json.dumps(values, indent=1) + "\n")
 
 
 def _without_epoch(results):

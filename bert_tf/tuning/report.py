@@ -16,7 +16,7 @@ from typing import Any
 
 from absl import logging
 
-from bert_tf import files
+from bert_tf import atomic
 from bert_tf.tasks.tables import table
 from bert_tf.tuning.record import EpochRecord
 
@@ -66,7 +66,7 @@ def write(
     command = shlex.join(["python", *sys.orig_argv[1:]])
     parts += ["## Command", f"```\n{command}\n```"]
     path = os.path.join(folder, REPORT_FILE)
-    files.write_text(path, "\n\n".join(parts) + "\n")
+    atomic.write_text(path, "\n\n".join(parts) + "\n")
     logging.info("A report is in %s.", path)
 
 
@@ -140,7 +140,7 @@ def _curves(folder, training, evaluations):
         axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     image = io.BytesIO()
     drawing.savefig(image, format="png", dpi=110)
-    files.write_bytes(f"{folder}/{CURVES_FILE}", image.getvalue())
+    atomic.write_bytes(f"{folder}/{CURVES_FILE}", image.getvalue())
     return [f"![Loss and scores by step]({CURVES_FILE})"]
 
 

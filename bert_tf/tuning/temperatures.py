@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import model_folder
 from bert_tf.tasks import calibration
 from bert_tf.tasks.task import Task
@@ -53,7 +53,7 @@ def stored(folder: str, task: Task) -> float:
         return 1.0
     values = model_folder.read_task(folder) or {}
     temperature = values.get("temperature", 1.0)
-    with files.errors_named(f"{folder}/{model_folder.TASK_FILE}"):
+    with messages.errors_named(f"{folder}/{model_folder.TASK_FILE}"):
         calibration.check_temperature(temperature)
     return temperature
 

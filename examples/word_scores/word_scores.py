@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import files
+from bert_tf import atomic
 from bert_tf.models.token_classifier import BertTokenClassifier
 from bert_tf.serving.kinds.output import IS_CUT
 from bert_tf.serving.kinds.output import Output
@@ -124,7 +124,7 @@ class WordScoresTask(Task):
     def write_predictions(self, output_dir, split, examples, answers):
         path = f"{output_dir}/{split}_results.tsv"
         rows = zip(examples.words, answers)
-        files.write_text(path, "".join(f"{w}\t{x}\n" for w, x in rows))
+        atomic.write_text(path, "".join(f"{w}\t{x}\n" for w, x in rows))
         return f"{len(answers)} scores in {path}"
 
 

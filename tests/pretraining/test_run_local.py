@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf import manifest as manifests
+from bert_tf import streams
 from bert_tf.config import BertConfig
 from bert_tf.input.pretraining import pretraining_records
 from bert_tf.pretraining import plan
@@ -640,7 +641,7 @@ def test_an_error_ends_the_hashing_of_other_files(
             raise OSError(path)
         return long_file
 
-    monkeypatch.setattr(files, "open_bytes", open_bytes)
+    monkeypatch.setattr(streams, "open_bytes", open_bytes)
     with pytest.raises(OSError, match=r"bad\.txt"):
         run_local.build(
             ",".join(paths),

@@ -351,7 +351,7 @@ def test_parts_inside_a_long_line_read_no_further_than_their_ends(
     monkeypatch.setattr(text_files, "_MAX_JSON_BYTES", 10)
     paths = write(tmp_path, a="word " * 1000, b="word\n")
     num_read = 0
-    open_bytes = text_files.files.open_bytes
+    open_bytes = text_files.streams.open_bytes
 
     class Counted:
         def __init__(self, stream):
@@ -369,7 +369,7 @@ def test_parts_inside_a_long_line_read_no_further_than_their_ends(
         with open_bytes(path) as stream:
             yield Counted(stream)
 
-    monkeypatch.setattr(text_files.files, "open_bytes", open_counted)
+    monkeypatch.setattr(text_files.streams, "open_bytes", open_counted)
     reader = make_reader(paths, input_format, max_bad_lines=1)
     first, *others = all_parts(paths[:1], 50)
     for part in others:

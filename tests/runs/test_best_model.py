@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_tf import files
+from bert_tf import atomic
 from bert_tf.runs import best_model
 from bert_tf.runs.best_model import BestModel
 from bert_tf.training import evaluation
@@ -38,7 +38,7 @@ def test_the_best_of_another_evaluation_is_not_compared_with(
         assert is_kept == (kept == loss)
         return kept
 
-    def killed(path, text, write_text=files.write_text):
+    def killed(path, text, write_text=atomic.write_text):
         if path.endswith("best.json") and "10.0" in text:
             raise KeyboardInterrupt
         write_text(path, text)
@@ -73,7 +73,7 @@ def test_the_best_of_another_evaluation_is_not_compared_with(
     # is told nor what is there says how good the model is by the old one.
     other = given | {"evaluation": "1 files (eeeeeeee)"}
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(best_model.files, "write_text", killed)
+        patch.setattr(best_model.atomic, "write_text", killed)
         keep(resumed_settings(tmp_path, 90, **other), 10.0)
     assert keep(resumed_settings(tmp_path, 80, **given), 960.0) == 960.0
     # Evaluated by itself on other records, where it is: its results are not

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import atomic
 from bert_tf import checkpoints
 from bert_tf import files
 from bert_tf.models.classifier import BertClassifier
@@ -201,13 +202,13 @@ def test_what_killed_exporters_left_is_named_and_stays(
     is_local = "ram:" not in export_dir
     folders = [".export.abc", ".export.x_1"] if is_local else ["3", "007"]
     for name in folders:
-        files.write_text(f"{export_dir}/{name}/variables/data", "half")
+        atomic.write_text(f"{export_dir}/{name}/variables/data", "half")
     # Neither a version, nor one that is being copied, nor another folder.
-    files.write_text(f"{export_dir}/4/saved_model.pb", "")
-    files.write_text(f"{export_dir}/notes/a", "")
-    files.write_text(f"{export_dir}/.6.{uuid.uuid4().hex}.claim", "")
+    atomic.write_text(f"{export_dir}/4/saved_model.pb", "")
+    atomic.write_text(f"{export_dir}/notes/a", "")
+    atomic.write_text(f"{export_dir}/.6.{uuid.uuid4().hex}.claim", "")
     if not is_local:
-        files.write_text(f"{export_dir}/6/variables/data", "half")
+        atomic.write_text(f"{export_dir}/6/variables/data", "half")
     with caplog.at_level("WARNING", "absl"):
         export_to(export_dir)
     (line,) = (each for each in caplog.messages if "killed" in each)
@@ -224,7 +225,7 @@ def test_what_killed_exporters_left_is_named_and_stays(
 
 def test_a_version_with_leading_zeros_is_one(export_dir, fast_save):
     for name in ("0001", "9" * 20):
-        files.write_text(f"{export_dir}/{name}/saved_model.pb", "old")
+        atomic.write_text(f"{export_dir}/{name}/saved_model.pb", "old")
     assert saved_model.versions(export_dir) == [1]
     assert saved_model.newest(export_dir) == f"{export_dir}/0001"
     exported = export_to(export_dir, keep_versions=1)

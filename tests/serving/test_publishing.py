@@ -10,6 +10,7 @@ import uuid
 import pytest
 import tensorflow as tf
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.serving import exporter
 from bert_tf.serving import onnx_exporter
@@ -55,16 +56,16 @@ def read(folder):
 def test_who_publishes_while_files_are_copied_takes_the_next_number(
     store, make, monkeypatch
 ):
-    copy = files.copy_folder
+    copy = atomic.copy_folder
     numbers = []
 
     def copy_while_another_does(source, target, last):
-        monkeypatch.setattr(files, "copy_folder", copy)
+        monkeypatch.setattr(atomic, "copy_folder", copy)
         assert not tf.io.gfile.exists(target)
         numbers.append(publishing.publish(make("second"), store))
         copy(source, target, last)
 
-    monkeypatch.setattr(files, "copy_folder", copy_while_another_does)
+    monkeypatch.setattr(atomic, "copy_folder", copy_while_another_does)
     numbers.append(publishing.publish(make("first"), store))
     assert numbers == [2, 1]
     assert read(f"{store}/1") == ["first"] * 2
@@ -74,7 +75,7 @@ def test_who_publishes_while_files_are_copied_takes_the_next_number(
 
 
 def test_two_who_claim_one_number_both_try_again(store, make, monkeypatch):
-    write = files.write_text
+    write = atomic.write_text
     claims = []
 
     def write_as_another_does(path, text):
@@ -83,7 +84,7 @@ def test_two_who_claim_one_number_both_try_again(store, make, monkeypatch):
         if len(claims) == 1:
             write(path.replace(path[-38:-6], uuid.uuid4().hex), "")
 
-    monkeypatch.setattr(files, "write_text", write_as_another_does)
+    monkeypatch.setattr(atomic, "write_text", write_as_another_does)
     # The other's claim stays: that exporter was killed.
     assert publishing.publish(make("first"), store) == 2
     assert len(claims) == 2
@@ -97,7 +98,7 @@ def test_a_number_given_up_between_two_looks_is_taken(store, make, monkeypatch):
     def another_is_done(export_dir, number):
         found = claims(export_dir, number)
         monkeypatch.setattr(publishing, "_claims", claims)
-        files.write_text(f"{store}/{number}/saved_model.pb", "another's")
+        atomic.write_text(f"{store}/{number}/saved_model.pb", "another's")
         return found
 
     monkeypatch.setattr(publishing, "_claims", another_is_done)
@@ -131,7 +132,7 @@ def test_a_name_that_another_gets_first_is_not_overwritten(
         rename(source, target)
 
     with publishing.work_folder(str(export_dir)) as folder:
-        files.write_text(f"{folder}/saved_model.pb", "first")
+        atomic.write_text(f"{folder}/saved_model.pb", "first")
         monkeypatch.setattr(os, "rename", rename_after_another)
         assert publishing.publish(folder, str(export_dir)) == 2
     assert read(export_dir / "1") == ["second"] * 2

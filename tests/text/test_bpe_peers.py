@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 import tokenizers
 
-from bert_tf import files
+from bert_tf import streams
 from bert_tf.text.learners import byte_bpe
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers import files as tokenizer_files
@@ -48,7 +48,7 @@ def code_points():
 
 def read_lines(path):
     """Returns the lines of the first 5 MB of a file."""
-    with files.open_bytes(path) as stream:
+    with streams.open_bytes(path) as stream:
         lines = stream.read(NUM_BYTES).decode("utf-8", "ignore").split("\n")
     return [line for line in lines if line]
 

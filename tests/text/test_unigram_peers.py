@@ -17,7 +17,7 @@ import sentencepiece
 import tensorflow as tf
 import tokenizers
 
-from bert_tf import files
+from bert_tf import streams
 from bert_tf.text.learners import unigram as learner
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers import files as tokenizer_files
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.peers
 
 def read_lines(path):
     lines, size = [], 0
-    with files.open_bytes(path) as stream:
+    with streams.open_bytes(path) as stream:
         for line in stream:
             size += len(line)
             text = line.decode().rstrip("\n")

@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.training import lock
 
@@ -107,7 +108,7 @@ def test_a_remote_folder_whose_holder_is_alive_is_refused(remote, monkeypatch):
 
 def test_a_dead_holders_remote_folder_is_taken_over(remote, caplog):
     path = f"{remote}/{lock.NAME}"
-    files.write_text(path, lock._describe("killed"))
+    atomic.write_text(path, lock._describe("killed"))
     clock = Clock()
     with lock.hold(remote, clock) as check:
         # Watched for three beats, then settled.
@@ -116,11 +117,11 @@ def test_a_dead_holders_remote_folder_is_taken_over(remote, caplog):
     assert "watching it for 60 seconds" in caplog.text
     assert "its writer is dead; taking over" in caplog.text
     # One that was slow, but is alive before they are over.
-    files.write_text(path, lock._describe("slow"))
+    atomic.write_text(path, lock._describe("slow"))
 
     def beat_late():
         if clock.seconds == 58:
-            files.write_text(path, lock._describe("slow"))
+            atomic.write_text(path, lock._describe("slow"))
 
     clock = Clock(beat_late)
     with (
@@ -158,7 +159,7 @@ def test_who_lost_the_remote_folder_learns_it_before_it_writes(
 
 
 def take(path):
-    files.write_text(path, lock._describe("another"))
+    atomic.write_text(path, lock._describe("another"))
 
 
 def test_of_two_at_once_one_gets_the_remote_folder(remote, monkeypatch):

@@ -11,7 +11,7 @@ They know nothing of models. Each has these attributes:
     read(name)      a tensor as it is stored, a float32 array
 """
 
-from bert_tf import files
+from bert_tf import messages
 
 GOOGLE = "google"
 HUGGING_FACE = "hugging_face"
@@ -32,5 +32,5 @@ def check_name(name: str) -> None:
     if len(name) > _MAX_NAME or not name.isprintable():
         raise ValueError(
             f"a name must be of at most {_MAX_NAME} printable characters. "
-            f"Received: {files.shortened(name)}."
+            f"Received: {messages.shortened(name)}."
         )

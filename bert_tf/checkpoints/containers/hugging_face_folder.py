@@ -14,7 +14,10 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from bert_tf import atomic
 from bert_tf import files
+from bert_tf import messages
+from bert_tf import streams
 from bert_tf.checkpoints import containers
 from bert_tf.checkpoints.containers.pytorch_file import PytorchFile
 from bert_tf.checkpoints.containers.safetensors_file import SafetensorsFile
@@ -137,7 +140,7 @@ class HuggingFaceFolder:
                 raise ValueError(
                     f"{self.weights_path}: the file of the tensor {name} "
                     "must be one of the folder. "
-                    f"Received: {files.shortened(shard)}."
+                    f"Received: {messages.shortened(shard)}."
                 )
             shards.setdefault(shard, []).append(name)
         for shard, expected in sorted(shards.items()):
@@ -168,7 +171,7 @@ class HuggingFaceFolder:
         local = self._stack.enter_context(files.local_copy(path))
         is_pickle = not path.endswith(".safetensors")
         self._streams[path] = self._stack.enter_context(
-            files.open_bytes(local, decompress=False)
+            streams.open_bytes(local, decompress=False)
         )
         try:
             if is_pickle:
@@ -203,7 +206,7 @@ def write(path: str, tensors: dict[str, np.ndarray]) -> None:
     tensors = {
         name: np.asarray(array, order="C") for name, array in tensors.items()
     }
-    with files.local_target(path) as local:
+    with atomic.local_target(path) as local:
         # Some releases of the writer make files that other users cannot read:
         # keep the mode of a new file.
         with open(local, "wb"):

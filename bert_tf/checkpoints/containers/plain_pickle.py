@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf import files
+from bert_tf import messages
 
 _OPERATIONS = {opcode.code: opcode.name for opcode in pickletools.opcodes}
 # The arguments of a fixed size.
@@ -162,8 +162,8 @@ class PlainPickle:
     def _name(self, name):
         if name not in self._names and name not in self._calls:
             raise ValueError(
-                f"the pickle names {files.shortened(name)}, which weights do "
-                "not need."
+                f"the pickle names {messages.shortened(name)}, which weights "
+                "do not need."
             )
         self._push(Name(name))
 
@@ -171,13 +171,13 @@ class PlainPickle:
         function, arguments = self._pop(2)
         if type(function) is not Name or function not in self._calls:
             raise ValueError(
-                f"the pickle calls {files.shortened(function)}, which is no "
+                f"the pickle calls {messages.shortened(function)}, which is no "
                 "function."
             )
         if type(arguments) is not tuple:
             raise ValueError(
                 f"the arguments of {function} must be a tuple. "
-                f"Received: {files.shortened(arguments)}."
+                f"Received: {messages.shortened(arguments)}."
             )
         self._push(self._calls[function](arguments))
 
@@ -203,11 +203,11 @@ def fill(target: dict[str, Any], items: Iterable[tuple[Any, Any]]) -> None:
         if type(key) is not str:
             raise ValueError(
                 "the keys of a dictionary must be strings. "
-                f"Received: {files.shortened(key)}."
+                f"Received: {messages.shortened(key)}."
             )
         if key in target:
             raise ValueError(
-                f"the name {files.shortened(key)} is there more than once."
+                f"the name {messages.shortened(key)} is there more than once."
             )
         target[key] = value
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import containers
 from bert_tf.checkpoints.containers import plain_pickle
 from bert_tf.checkpoints.containers.plain_pickle import Name
@@ -168,7 +168,7 @@ class PytorchFile:
         """Returns (start, size) of the bytes of a zip entry."""
         if name not in entries:
             raise ValueError(
-                f"the entry {files.shortened(name)} of its zip archive is "
+                f"the entry {messages.shortened(name)} of its zip archive is "
                 "missing."
             )
         entry = entries[name]
@@ -178,7 +178,7 @@ class PytorchFile:
             or entry.compress_size != size
         ):
             raise ValueError(
-                f"the entry {files.shortened(name)} of its zip archive is "
+                f"the entry {messages.shortened(name)} of its zip archive is "
                 "compressed; torch.save compresses none."
             )
         header = self._bytes(entry.header_offset, _ENTRY_HEADER.size)
@@ -188,7 +188,8 @@ class PytorchFile:
             if mark == _ZIP_START and start + size <= self._data.size:
                 return start, size
         raise ValueError(
-            f"the entry {files.shortened(name)} of its zip archive is damaged."
+            f"the entry {messages.shortened(name)} of its zip archive is "
+            "damaged."
         )
 
     def _read_old(self):
@@ -200,7 +201,7 @@ class PytorchFile:
         if version != _OLD_VERSION or type(system) is not dict:
             raise ValueError(
                 f"its version must be {_OLD_VERSION}. "
-                f"Received: {files.shortened(version)}."
+                f"Received: {messages.shortened(version)}."
             )
         _check_little_endian(system.get("little_endian") is True)
         value = self._pickle(6).read(stream)
@@ -214,7 +215,7 @@ class PytorchFile:
             storage = self._storages.get(key)
             if storage is None:
                 raise ValueError(
-                    f"nothing describes the storage {files.shortened(key)}."
+                    f"nothing describes the storage {messages.shortened(key)}."
                 )
             size = int.from_bytes(self._bytes(start - 8, 8), "little")
             _check_size(storage, size * storage.dtype.itemsize)
@@ -246,14 +247,14 @@ class PytorchFile:
             if not is_good:
                 raise ValueError(
                     "what it refers to must be a plain storage. "
-                    f"Received: {files.shortened(identifier)}."
+                    f"Received: {messages.shortened(identifier)}."
                 )
             _, class_name, key, _, size = identifier[:5]
             storage = _Storage(key, class_name, size)
             if self._storages.setdefault(key, storage) != storage:
                 raise ValueError(
-                    f"it describes the storage {files.shortened(key)} in two "
-                    "ways."
+                    f"it describes the storage {messages.shortened(key)} in "
+                    "two ways."
                 )
             return storage
 
@@ -271,7 +272,7 @@ def _make_dictionary(arguments):
     ):
         raise ValueError(
             "an OrderedDict must be made of pairs. "
-            f"Received: {files.shortened(arguments)}."
+            f"Received: {messages.shortened(arguments)}."
         )
     plain_pickle.fill(values, items)
     # Moved, not copied: a pickle can call this on one list many times.
@@ -289,7 +290,7 @@ def _make_tensor(arguments):
             return _Tensor(storage, offset, shape, strides)
     raise ValueError(
         "a tensor must be a view of a storage. "
-        f"Received: {files.shortened(arguments)}."
+        f"Received: {messages.shortened(arguments)}."
     )
 
 
@@ -297,7 +298,7 @@ def _make_parameter(arguments):
     if not arguments or type(arguments[0]) is not _Tensor:
         raise ValueError(
             "a parameter must be a tensor. "
-            f"Received: {files.shortened(arguments)}."
+            f"Received: {messages.shortened(arguments)}."
         )
     return arguments[0]
 
@@ -330,7 +331,7 @@ def _is_view(size, offset, shape, strides):
 def _check_size(storage, num_bytes):
     if num_bytes != storage.num_bytes:
         raise ValueError(
-            f"the storage {files.shortened(storage.key)} must hold "
+            f"the storage {messages.shortened(storage.key)} must hold "
             f"{storage.num_bytes:,} bytes. Received: {num_bytes:,}."
         )
 
@@ -350,15 +351,15 @@ def _checked_tensors(value: Any, num_bytes: int) -> dict[str, _Tensor]:
     if type(value) is not dict:
         raise ValueError(
             "it must hold a dictionary of tensors. "
-            f"Received: {files.shortened(value)}."
+            f"Received: {messages.shortened(value)}."
         )
     total = 0
     for name, tensor in value.items():
         containers.check_name(name)
         if type(tensor) is not _Tensor:
             raise ValueError(
-                f"what it holds as {files.shortened(name)} must be a tensor. "
-                f"Received: {files.shortened(tensor)}."
+                f"what it holds as {messages.shortened(name)} must be a "
+                f"tensor. Received: {messages.shortened(tensor)}."
             )
         total += math.prod(tensor.shape) * tensor.storage.dtype.itemsize
     # A tensor whose strides are 0 may claim any size.

@@ -8,6 +8,7 @@ import numpy as np
 import safetensors
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import containers
 
 
@@ -76,7 +77,7 @@ def _unique(pairs):
         counts = collections.Counter(name for name, _ in pairs)
         name = counts.most_common(1)[0][0]
         raise ValueError(
-            f"the name {files.shortened(name)} is there more than once."
+            f"the name {messages.shortened(name)} is there more than once."
         )
     for name in values:
         containers.check_name(name)

@@ -13,6 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import files
+from bert_tf import messages
+from bert_tf import streams
 from bert_tf.checkpoints import containers
 
 PREFIX = "bert_model.ckpt"
@@ -85,7 +87,7 @@ class Tf1Checkpoint:
         """Returns {name of a numbered file of values: its SHA-256}."""
         start = f"{self.prefix.rpartition('/')[2]}.data-"
         return {
-            name: files.sha256(f"{self.folder}/{name}")
+            name: streams.sha256(f"{self.folder}/{name}")
             for name in sorted(files.list_folder(self.folder))
             if name.startswith(start)
         }
@@ -137,7 +139,7 @@ def find_prefix(path: str) -> str:
     if newest not in found:
         raise ValueError(
             f"{path}/{_STATE_FILE}: must name a checkpoint of its folder, "
-            f"{', '.join(found)}. Received: {files.shortened(newest)}."
+            f"{', '.join(found)}. Received: {messages.shortened(newest)}."
         )
     return f"{path}/{newest}"
 

@@ -6,6 +6,7 @@ from typing import Any
 from absl import logging
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints.families import albert
 from bert_tf.checkpoints.families import bert
 from bert_tf.checkpoints.families import configs
@@ -40,7 +41,7 @@ def of_type(model_type: Any) -> Family:
     known = ", ".join(family.model_type for family in FAMILIES)
     raise ValueError(
         f"`model_type` must be one of {known}. "
-        f"Received: model_type={files.shortened(model_type)}."
+        f"Received: model_type={messages.shortened(model_type)}."
     )
 
 
@@ -67,13 +68,13 @@ def read_config(
             not supported; the message names the file.
     """
     values = files.read_json(path, files.MAX_FOLDER_TEXT)
-    with files.errors_named(path):
+    with messages.errors_named(path):
         if is_hugging_face and isinstance(values, dict):
             values = {"model_type": family.model_type} | values
         config = parse_config(values, family)
     unknown = configs.unknown_keys(values, of_config(config).known_keys)
     if unknown:
-        _warn_of_unknown_keys(path, files.shortened(unknown))
+        _warn_of_unknown_keys(path, messages.shortened(unknown))
     return config
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf import sizes
 from bert_tf.checkpoints import sentence_files
 from bert_tf.config import BertConfig
@@ -123,7 +123,7 @@ def read_fields(
         if values.get(key, value) != value:
             raise ValueError(
                 f"`{key}` must be {value!r} in a {name} encoder. "
-                f"Received: {key}={files.shortened(values[key])}."
+                f"Received: {key}={messages.shortened(values[key])}."
             )
     if "vocab_size" not in values:
         raise ValueError(f"The {name} configuration has no `vocab_size`.")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints.families import configs
 from bert_tf.checkpoints.families import tables
 from bert_tf.checkpoints.families.family import Family
@@ -75,8 +75,8 @@ def _read_config(values: dict[str, Any]) -> BertConfig:
             if values.setdefault(key, value) != value:
                 raise ValueError(
                     f"`{alias}` must be the same as `{key}`. Received: "
-                    f"{alias}={files.shortened(value)}, "
-                    f"{key}={files.shortened(values[key])}."
+                    f"{alias}={messages.shortened(value)}, "
+                    f"{key}={messages.shortened(values[key])}."
                 )
     fields = configs.read_fields(values, "DistilBERT", _FIELDS)
     return configs.of_family("distilbert", {"num_hidden_layers": 6} | fields)

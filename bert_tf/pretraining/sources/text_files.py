@@ -18,6 +18,7 @@ from collections import abc
 from typing import Any
 
 from bert_tf import files
+from bert_tf import streams
 from bert_tf.pretraining.sources.sentences import split_sentences
 from bert_tf.pretraining.sources.sentences import split_text
 from bert_tf.text import bad_lines
@@ -138,7 +139,7 @@ class TextFiles:
         """
         parts = []
         for number, path in enumerate(self.paths):
-            if files.is_compressed(path):
+            if streams.is_compressed(path):
                 parts.append(Part(file_number=number))
                 continue
             parts += cut_in_parts(number, 0, files.size(path), PART_BYTES)
@@ -158,7 +159,7 @@ class TextFiles:
         """Returns the file and the line of an offset in words."""
         path = self.paths[file_number]
         line = 1
-        with files.open_bytes(path) as stream:
+        with streams.open_bytes(path) as stream:
             while offset > 0 and (block := stream.read(min(offset, 1 << 20))):
                 line += block.count(b"\n")
                 offset -= len(block)
@@ -181,7 +182,7 @@ class TextFiles:
             yield from read.get(self.input_format, self._documents)(
                 part, reader
             )
-        except files.DAMAGE_ERRORS as error:
+        except streams.DAMAGE_ERRORS as error:
             raise bad_lines.BadTextError(
                 f"{self.paths[reader.last_file]}: the compressed file is "
                 f"damaged or cut short: {error}"
@@ -290,7 +291,7 @@ class TextFiles:
         is_first = number == part.file_number
         part_end = math.inf if part.end is None else part.end
         offset = 0
-        with files.open_bytes(self.paths[number]) as stream:
+        with streams.open_bytes(self.paths[number]) as stream:
             if is_first and part.start:
                 # A line that begins earlier belongs to the previous part.
                 offset = part.start - 1
@@ -349,7 +350,7 @@ def describe(path: str, stop: threading.Event | None = None) -> dict:
     return {
         "name": path.rsplit("/", 1)[-1],
         "bytes": files.size(path),
-        "sha256": files.sha256(path, stop),
+        "sha256": streams.sha256(path, stop),
     }
 
 

@@ -7,6 +7,7 @@ the requests in `assets.extra/tf_serving_warmup_requests`.
 
 import tensorflow as tf
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import signatures
@@ -46,7 +47,7 @@ def write_requests(folder: str, servable: Servable, model_name: str) -> int:
     path = f"{folder}/{saved_model.EXTRA_FOLDER}/{FILE}"
     files.make_folder(f"{folder}/{saved_model.EXTRA_FOLDER}")
     with (
-        files.clear_write_errors(path),
+        atomic.clear_write_errors(path),
         tf.io.TFRecordWriter(path) as writer,
     ):
         for name, signature in sorted(described.items()):

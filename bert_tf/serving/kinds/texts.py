@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.tasks import tsv
 
 DEFAULT_FEATURES = ("text",)
@@ -82,7 +83,7 @@ def parse_texts(
             raise ValueError(
                 f"{source}, line {number}: must be {num_strings} strings, "
                 f"separated by tabs. Received: "
-                f"{files.counted(len(row), 'string', 'strings')}."
+                f"{messages.counted(len(row), 'string', 'strings')}."
             )
         rows.append(row)
     if not rows:

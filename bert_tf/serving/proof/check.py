@@ -19,6 +19,7 @@ import numpy as np
 
 from bert_tf import features
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.serving import saved_model
 from bert_tf.serving.graph import chunks
 from bert_tf.serving.graph import signatures
@@ -295,7 +296,7 @@ def summarize(
     largest, worst, *_ = max(found, key=lambda each: each.largest)
     num_wrong = sum(each.num_wrong for each in found)
     if largest <= tolerance and num_wrong > MOST_CHANGED * num_texts:
-        wrong = files.counted(num_wrong, "text", "texts")
+        wrong = messages.counted(num_wrong, "text", "texts")
         worst = f"{wrong} with an answer that is not as good"
     return Comparison(
         signature=name,

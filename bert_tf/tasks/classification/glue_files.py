@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from absl import logging
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.tasks import class_names
 from bert_tf.tasks import columns as columns_lib
@@ -174,7 +175,7 @@ def write_submission(
         answers = [f"{score:.3f}" for score in scores]
     lines = ["index\tprediction"]
     lines += [f"{index}\t{answer}" for index, answer in enumerate(answers)]
-    files.write_text(path, "\n".join(lines) + "\n")
+    atomic.write_text(path, "\n".join(lines) + "\n")
 
 
 def tsv_task(

@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Iterable
 from collections.abc import Sequence
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.tasks import metrics
 from bert_tf.tasks import tables
@@ -79,7 +80,7 @@ class Run:
             f"{self.folder}/{evaluation.RESULTS_FILE}"
         )
         values = {"flags": [*self.flags], "results": self.results}
-        files.write_text(
+        atomic.write_text(
             os.path.join(self.folder, _RUN_FILE),
             json.dumps(values, indent=1) + "\n",
         )
@@ -117,7 +118,7 @@ def write_tables(output_dir: str, runs: Sequence[Run]) -> str:
         f"{num_done} of {len(runs)} runs are done.\n\n"
         f"{tables.table(_HEADER, rows)}\n"
     )
-    files.write_text(os.path.join(output_dir, "table.md"), text)
+    atomic.write_text(os.path.join(output_dir, "table.md"), text)
     described = [dataclasses.asdict(run) for run in runs]
     for values in described:
         del values["flags"]
@@ -125,7 +126,7 @@ def write_tables(output_dir: str, runs: Sequence[Run]) -> str:
         "table": [dict(zip(_HEADER, row)) for row in rows],
         "runs": described,
     }
-    files.write_text(
+    atomic.write_text(
         os.path.join(output_dir, "table.json"),
         json.dumps(files.with_nulls(values), indent=1) + "\n",
     )

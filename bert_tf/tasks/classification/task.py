@@ -17,7 +17,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import files
+from bert_tf import atomic
+from bert_tf import messages
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
@@ -134,7 +135,7 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
             raise ValueError(
                 "`labels` must be two names or more, or none for a "
                 "regression. "
-                f"Received: labels={files.shortened(list(self.labels))}."
+                f"Received: labels={messages.shortened(list(self.labels))}."
             )
         kind = CLASSIFICATION if self.labels else REGRESSION
         object.__setattr__(self, "kind", kind)
@@ -142,7 +143,7 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
         if not self.metrics or set(self.metrics) - set(known):
             raise ValueError(
                 f"`metrics` of a {self.kind} must be among {', '.join(known)}. "
-                f"Received: metrics={files.shortened(list(self.metrics))}."
+                f"Received: metrics={messages.shortened(list(self.metrics))}."
             )
 
         weights = _as_numbers(self.class_weights)
@@ -152,7 +153,7 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
             raise ValueError(
                 f"`class_weights` must be {len(self.labels)} numbers of 0 or "
                 "more, not all 0, in the order of the labels. Received: "
-                f"class_weights={files.shortened(self.class_weights)}."
+                f"class_weights={messages.shortened(self.class_weights)}."
             )
         object.__setattr__(self, "class_weights", weights)
         calibration.check_temperature(self.temperature)
@@ -189,8 +190,8 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
         if values["kind"] != task.kind:
             raise ValueError(
                 f"`kind` must be {task.kind!r} with "
-                f"labels={files.shortened(values['labels'])}. "
-                f"Received: kind={files.shortened(values['kind'])}."
+                f"labels={messages.shortened(values['labels'])}. "
+                f"Received: kind={messages.shortened(values['kind'])}."
             )
         return task
 
@@ -281,7 +282,7 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
             if type(value) not in (str, int):
                 raise ValueError(
                     f"{where}: the label must be a name or an integer. "
-                    f"Received: {files.shortened(value)}."
+                    f"Received: {messages.shortened(value)}."
                 )
             is_id = type(value) is int and value in range(len(ids))
             if is_id and not has_numbers:
@@ -347,8 +348,8 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
         rows = rows.reshape(len(rows), -1)
         lines = ("\t".join(map(str, row)) + "\n" for row in rows)
         path = os.path.join(output_dir, f"{split}_results.tsv")
-        files.write_text(path, "".join(lines))
-        counted = files.counted(len(rows), "prediction", "predictions")
+        atomic.write_text(path, "".join(lines))
+        counted = messages.counted(len(rows), "prediction", "predictions")
         return f"{counted} in {path}"
 
     def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -26,7 +26,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import atomic
 from bert_tf import files
+from bert_tf import streams
 from bert_tf.tasks.features.extraction import Extraction
 from bert_tf.tasks.features.extraction import LineFeatures
 from bert_tf.tasks.features.options import JSONL
@@ -56,7 +58,7 @@ def read_lines(path: files.AnyPath) -> Iterator[tuple[str, ...]]:
         raise ValueError(f"There is no file {path}.")
     number = 0
     try:
-        with contextlib.closing(files.open_bytes(path)) as stream:
+        with contextlib.closing(streams.open_bytes(path)) as stream:
             for line in stream:
                 number += 1
                 if number == 1:
@@ -70,7 +72,7 @@ def read_lines(path: files.AnyPath) -> Iterator[tuple[str, ...]]:
             f"{path}, line {number}: not UTF-8 "
             f"(byte {error.object[error.start]:#04x})."
         ) from error
-    except files.DAMAGE_ERRORS as error:
+    except streams.DAMAGE_ERRORS as error:
         raise ValueError(f"{path}: damaged after line {number}.") from error
     if not number:
         raise ValueError(f"{path}: there are no lines in the file.")
@@ -116,7 +118,7 @@ def open_writer(
         )
     if output_format == PARQUET:
         _check_pyarrow()
-    with files.whole_file(path) as temporary:
+    with atomic.whole_file(path) as temporary:
         if output_format == JSONL:
             stream = tf.io.gfile.GFile(temporary, "wb")
             with _written_by(stream, path) as write:
@@ -126,7 +128,7 @@ def open_writer(
                 _parquet_writer if output_format == PARQUET else _npz_writer
             )
             with (
-                files.local_target(temporary) as local,
+                atomic.local_target(temporary) as local,
                 open_local(local, extraction) as write,
             ):
                 yield write
@@ -140,7 +142,7 @@ def _written_by(stream, path):
     """
 
     def call(function, *arguments):
-        with files.clear_write_errors(path):
+        with atomic.clear_write_errors(path):
             function(*arguments)
 
     with contextlib.ExitStack() as stack:
@@ -191,14 +193,14 @@ def _npz_writer(path, extraction):
     shapes: dict[str, tuple[int, ...]] = {}
     with contextlib.ExitStack() as stack:
         folder = os.path.dirname(path) or "."
-        streams = {
+        opened = {
             name: stack.enter_context(tempfile.TemporaryFile(dir=folder))
             for name in dtypes
         }
 
         def append(name, array):
             array = np.asarray(array, dtypes[name])
-            streams[name].write(array.tobytes())
+            opened[name].write(array.tobytes())
             length = shapes[name][0] if name in shapes else 0
             shapes[name] = (length + len(array), *array.shape[1:])
 
@@ -216,9 +218,9 @@ def _npz_writer(path, extraction):
         yield write
         with zipfile.ZipFile(path, "w") as archive:
             for name, shape in shapes.items():
-                streams[name].seek(0)
+                opened[name].seek(0)
                 with _open_member(archive, name, dtypes[name], shape) as member:
-                    shutil.copyfileobj(streams[name], member, 1 << 20)
+                    shutil.copyfileobj(opened[name], member, 1 << 20)
 
 
 @contextlib.contextmanager

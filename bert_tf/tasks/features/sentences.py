@@ -21,6 +21,7 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.sentence_folder import SentenceVectors
@@ -82,7 +83,7 @@ def num_prompt_tokens(prompt: str, preprocessor: Preprocessor) -> int:
     if number + preprocessor.vocabulary.special.count(1) >= places:
         raise ValueError(
             f"A prompt must leave room for a text among {places} tokens. "
-            f"Received: one of {number}, {files.shortened(prompt)}."
+            f"Received: one of {number}, {messages.shortened(prompt)}."
         )
     return number + 1
 
@@ -263,7 +264,7 @@ class Embedder:
                 text = texts[rows[np.argmin(is_good)]]
                 raise ValueError(
                     "The numbers of a vector must be finite. Received: "
-                    f"infinity or NaN for the text {files.shortened(text)}."
+                    f"infinity or NaN for the text {messages.shortened(text)}."
                 )
             yield rows, found
 

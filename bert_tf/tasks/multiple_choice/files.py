@@ -27,7 +27,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf import atomic
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.tasks import class_names
 from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
@@ -129,7 +131,7 @@ def write_predictions(
         [str(choice), *map(str, row)]
         for choice, row in zip(answers["choice"], probabilities)
     ]
-    files.write_text(path, "".join("\t".join(row) + "\n" for row in rows))
+    atomic.write_text(path, "".join("\t".join(row) + "\n" for row in rows))
 
 
 def has_named_labels(path: files.AnyPath) -> bool:
@@ -201,7 +203,7 @@ def _codah_rows(path):
             raise ValueError(
                 f"{where}: a row must have a category, a beginning, its "
                 "choices and a label. Received: "
-                f"{files.counted(len(fields), 'column', 'columns')}."
+                f"{messages.counted(len(fields), 'column', 'columns')}."
             )
         yield where, fields[1], fields[2:-1], fields[-1]
 
@@ -219,7 +221,7 @@ def _race_rows(folder, has_answers):
             raise ValueError(
                 f"{path}: must be an object with a string `article`, and "
                 f"lists of one length: {', '.join(names)}. "
-                f"Received: {files.shortened(passage)}."
+                f"Received: {messages.shortened(passage)}."
             )
         rows = zip(*(passage[name] for name in names))
         for number, (question, options, *answer) in enumerate(rows, start=1):
@@ -231,7 +233,7 @@ def _race_rows(folder, has_answers):
                 raise ValueError(
                     f"{where}: the answer must be one of "
                     f"{', '.join(letters)}. "
-                    f"Received: {files.shortened(answer[0])}."
+                    f"Received: {messages.shortened(answer[0])}."
                 )
             # As in the readers of ALBERT and transformers.
             blank = question if "_" in question else f"{question} _"
@@ -283,6 +285,6 @@ def _parse_label(where, label, num_choices):
     if not 0 <= number < num_choices or str(label) != str(number):
         raise ValueError(
             f"{where}: the label must be a choice's number, from 0 to "
-            f"{num_choices - 1}. Received: {files.shortened(label)}."
+            f"{num_choices - 1}. Received: {messages.shortened(label)}."
         )
     return number

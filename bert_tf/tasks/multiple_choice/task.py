@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
@@ -67,7 +67,7 @@ class MultipleChoiceTask(Calibrated, Distillable):
         ):
             raise ValueError(
                 f"`num_choices` must be from 2 to {_MOST_CHOICES:,}. "
-                f"Received: num_choices={files.shortened(self.num_choices)}."
+                f"Received: num_choices={messages.shortened(self.num_choices)}."
             )
         calibration.check_temperature(self.temperature)
 
@@ -111,7 +111,9 @@ class MultipleChoiceTask(Calibrated, Distillable):
         choice_files.write_predictions(
             path, {name: value.numpy() for name, value in decoded.items()}
         )
-        return f"{files.counted(len(answers), 'choice', 'choices')} in {path}"
+        return (
+            f"{messages.counted(len(answers), 'choice', 'choices')} in {path}"
+        )
 
     def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.

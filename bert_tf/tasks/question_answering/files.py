@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from absl import logging
 
+from bert_tf import atomic
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.tasks import columns
 
 # Warnings about single questions; any more are only counted.
@@ -69,7 +71,7 @@ class SquadExamples:
             name = self.ids[self.answers.index(())]
             raise ValueError(
                 f"{title}: {num_empty:,} of {len(self):,} questions have no "
-                f"answer; the first has the id {files.shortened(name)}. If "
+                f"answer; the first has the id {messages.shortened(name)}. If "
                 "this is SQuAD 2.0, --version_2_with_negative must be given "
                 "(from Python, version_2_with_negative=True)."
             )
@@ -167,7 +169,7 @@ def write_json(path: files.AnyPath, value: Any) -> None:
             f"{path}: scores must be finite numbers. Received others: the "
             "model's weights may have diverged."
         ) from None
-    files.write_text(path, f"{text}\n")
+    atomic.write_text(path, f"{text}\n")
 
 
 class _FormError(Exception):
@@ -216,7 +218,7 @@ class _Reader:
         if name in self._rows:
             raise _FormError(
                 f"{place}.id must be unique. "
-                f"Received: id={files.shortened(name)}."
+                f"Received: id={messages.shortened(name)}."
             )
         is_impossible = (
             self._may_lack_answer
@@ -259,8 +261,8 @@ class _Reader:
                 "%s: %s (id %s): could not find the answer %s in the text.",
                 self._title,
                 place,
-                files.shortened(name),
-                files.shortened(answer),
+                messages.shortened(name),
+                messages.shortened(answer),
             )
 
 
@@ -314,7 +316,7 @@ def _pairs(where, name, answers):
         raise ValueError(
             f"{where}: `{name}` must be an object with lists `text` and "
             "`answer_start` of one length. "
-            f"Received: {files.shortened(answers)}."
+            f"Received: {messages.shortened(answers)}."
         )
     return list(zip(*parts))
 
@@ -365,7 +367,7 @@ def _get(value, key, kind, place):
     if not isinstance(value, dict):
         raise _FormError(
             f"{place or 'the top level'} must be an object. "
-            f"Received: {files.shortened(value)}."
+            f"Received: {messages.shortened(value)}."
         )
     path = f"{place}.{key}" if place else key
     if key not in value:
@@ -373,6 +375,6 @@ def _get(value, key, kind, place):
     if type(value[key]) is not kind:
         raise _FormError(
             f"{path} must be {_KINDS[kind]}. "
-            f"Received: {files.shortened(value[key])}."
+            f"Received: {messages.shortened(value[key])}."
         )
     return value[key]

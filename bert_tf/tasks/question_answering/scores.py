@@ -11,7 +11,7 @@ import string
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from bert_tf import files
+from bert_tf import messages
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -68,7 +68,7 @@ def scores_1_1(
         raise ValueError(
             "Every question must have an answer, except with "
             "version_2_with_negative. Received: "
-            f"{files.counted(num_without, 'question', 'questions')} without."
+            f"{messages.counted(num_without, 'question', 'questions')} without."
         )
     exact, partial = question_scores_1_1(predictions, answers)
     return {"exact_match": _percent(exact), "f1": _percent(partial)}

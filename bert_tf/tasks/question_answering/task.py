@@ -19,7 +19,7 @@ from keras import ops
 
 from bert_tf import described
 from bert_tf import features
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
 from bert_tf.config import BertConfig
@@ -221,7 +221,8 @@ class SquadTask(SquadOptions, Distillable, Foreign):
             squad_files.write_json(path, values)
         path = os.path.join(output_dir, "predictions.json")
         return (
-            f"{files.counted(len(predictions), 'answer', 'answers')} in {path}"
+            f"{messages.counted(len(predictions), 'answer', 'answers')} in "
+            f"{path}"
         )
 
     def decode(

@@ -17,7 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import features
-from bert_tf import files
+from bert_tf import messages
 from bert_tf import progress_bar
 from bert_tf.features import Batch
 from bert_tf.tasks import source
@@ -359,7 +359,7 @@ class WindowSource(Source):
             logging.warning(
                 "%s more than max_query_length=%d pieces: what is beyond them "
                 "is cut off.",
-                files.counted(num_long, "question has", "questions have"),
+                messages.counted(num_long, "question has", "questions have"),
                 longest,
             )
         context, _ = self._tokenized

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.tasks import columns
 from bert_tf.tasks.retrieval import negatives
 from bert_tf.tasks.retrieval.negatives import NEGATIVES
@@ -99,7 +99,7 @@ def read_groups(
         if has_labels and old != label:
             raise ValueError(
                 f"{where}: a text of a query must have one label. Received: "
-                f"0 and 1 for {files.shortened(text)}."
+                f"0 and 1 for {messages.shortened(text)}."
             )
         if has_labels and POSITIVE in names and len(known) == len(texts):
             continue
@@ -132,7 +132,7 @@ def _check_has(title, groups, label):
         if group not in found:
             raise ValueError(
                 f"{title}: every query must have a text with label {label}. "
-                f"Received: none for {files.shortened(query)}."
+                f"Received: none for {messages.shortened(query)}."
             )
 
 
@@ -167,7 +167,7 @@ def _check_text(where, name, text):
     if not text.strip():
         raise ValueError(
             f"{where}: `{name}` must not be empty. "
-            f"Received: {files.shortened(text)}."
+            f"Received: {messages.shortened(text)}."
         )
 
 
@@ -179,6 +179,6 @@ def _parse_label(where, label):
     if number not in (0, 1):
         raise ValueError(
             f"{where}: the label must be 1 for a text that answers the query, "
-            f"otherwise 0. Received: {files.shortened(label)}."
+            f"otherwise 0. Received: {messages.shortened(label)}."
         )
     return int(number)

@@ -15,8 +15,9 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from bert_tf import atomic
 from bert_tf import described
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
@@ -226,10 +227,10 @@ class RerankingTask(RerankingOptions, Distillable, Foreign):
         ]
         rows = [("score", "probability", "rank"), *zip(*columns)]
         path = os.path.join(output_dir, f"{split}_results.tsv")
-        files.write_text(
+        atomic.write_text(
             path, "".join("\t".join(map(str, row)) + "\n" for row in rows)
         )
-        return f"{files.counted(len(examples), 'score', 'scores')} in {path}"
+        return f"{messages.counted(len(examples), 'score', 'scores')} in {path}"
 
     def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns answers from logits, with TensorFlow operations alone.

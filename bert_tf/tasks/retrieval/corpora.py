@@ -25,7 +25,9 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf import progress_bar
+from bert_tf import streams
 from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 from bert_tf.tasks.question_answering import files as squad_files
@@ -130,8 +132,8 @@ def _read_texts(path, title_name):
             if name in lines:
                 raise ValueError(
                     f"{path}, line {number}: each `{_ID}` must occur once. "
-                    f"Received: {files.shortened(name)}, which is also in line "
-                    f"{lines[name]}."
+                    f"Received: {messages.shortened(name)}, which is also in "
+                    f"line {lines[name]}."
                 )
             lines[name] = number
             texts.append(text)
@@ -146,7 +148,7 @@ def _read_text(where, row, title_name):
         if not isinstance(row.get(name), str):
             raise ValueError(
                 f"{where}: must have a string `{name}`. "
-                f"Received: {name}={files.shortened(row.get(name))}."
+                f"Received: {name}={messages.shortened(row.get(name))}."
             )
     name, parts = row[_ID], [row[_TEXT]]
     if title_name is not None and row.get(title_name) is not None:
@@ -156,7 +158,7 @@ def _read_text(where, row, title_name):
     if not text:
         raise ValueError(
             f"{where}: the text must not be empty. "
-            f"Received: {_ID}={files.shortened(name)}."
+            f"Received: {_ID}={messages.shortened(name)}."
         )
     return name, text
 
@@ -167,7 +169,7 @@ def _objects(path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise ValueError(f"There is no file {path}.")
     number = 0
     try:
-        with contextlib.closing(files.open_bytes(path)) as stream:
+        with contextlib.closing(streams.open_bytes(path)) as stream:
             for number, line in enumerate(stream, start=1):
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
@@ -184,10 +186,10 @@ def _objects(path) -> Iterator[tuple[int, dict[str, Any]]]:
                 if not isinstance(row, dict):
                     raise ValueError(
                         f"{where}: must be an object. "
-                        f"Received: {files.shortened(row)}."
+                        f"Received: {messages.shortened(row)}."
                     )
                 yield number, row
-    except files.DAMAGE_ERRORS as error:
+    except streams.DAMAGE_ERRORS as error:
         raise ValueError(f"{path}: damaged after line {number}.") from error
 
 
@@ -223,13 +225,13 @@ def read_relevance(
             if name not in rows:
                 raise ValueError(
                     f"{where}: there is no {title} with this id. "
-                    f"Received: {files.shortened(name)}."
+                    f"Received: {messages.shortened(name)}."
                 )
         pair = (rows_of[0][names[0]], rows_of[1][names[1]])
         if pair in lines:
             raise ValueError(
                 f"{where}: each pair must occur once. Received: "
-                f"{files.shortened(names)}, which is also in line "
+                f"{messages.shortened(names)}, which is also in line "
                 f"{lines[pair]}."
             )
         lines[pair] = number
@@ -270,7 +272,7 @@ def read_squad(
         if not question.strip():
             raise ValueError(
                 f"{paths[0]}: a question must not be empty. "
-                f"Received: id={files.shortened(examples.ids[row])}."
+                f"Received: id={messages.shortened(examples.ids[row])}."
             )
         if examples.answers is None or examples.answers[row]:
             pairs.append((row, texts[examples.context(row)], 1.0))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.tasks import tables
 from bert_tf.tasks.retrieval import ranking
@@ -131,7 +132,7 @@ def write_queries(
         # Ids come from JSON and may hold tabs and line ends.
         name = " ".join(queries.ids[row].split())
         lines.append("\t".join([name, *(f"{value:.6g}" for value in values)]))
-    files.write_text(path, "\n".join(lines) + "\n")
+    atomic.write_text(path, "\n".join(lines) + "\n")
 
 
 def worst_queries(
@@ -192,4 +193,4 @@ def write_report(
         tables.table(("setting", "value"), settings.items()),
         f"## Command\n\n```text\n{command}\n```",
     ]
-    files.write_text(path, "\n\n".join(parts) + "\n")
+    atomic.write_text(path, "\n\n".join(parts) + "\n")

@@ -21,6 +21,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 from bert_tf.tasks.retrieval import corpora
@@ -199,7 +200,7 @@ def _rows_of_table(data, text_columns, texts, score_column):
             if text in row[:2]:
                 raise ValueError(
                     f"{where}: `{name}` must be neither the query nor its "
-                    f"positive. Received: {files.shortened(value)}."
+                    f"positive. Received: {messages.shortened(value)}."
                 )
         rows.append(row)
     return rows
@@ -296,7 +297,7 @@ def _group_columns(title, found, text_columns):
             f"{title}: there must be two columns of texts or more: `query`, "
             "`positive`, and perhaps `negative`. Columns with other names must "
             "be given (--text_columns, or text_columns of the task). "
-            f"Received: {files.shortened(names or found)}."
+            f"Received: {messages.shortened(names or found)}."
         )
     return names
 
@@ -323,7 +324,7 @@ def _nli_rows(data, names, texts):
         if str(label) not in _NLI_CLASSES:
             raise ValueError(
                 f"{where}: `{names[2]}` must be entailment, neutral or "
-                f"contradiction. Received: {files.shortened(label)}."
+                f"contradiction. Received: {messages.shortened(label)}."
             )
         label = _NLI_CLASSES[str(label)]
         if label is None:

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_tf import atomic
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.tasks.retrieval import search
 from bert_tf.tasks.retrieval import search_options
 from bert_tf.tasks.retrieval.corpora import Relevance
@@ -157,7 +159,7 @@ def write(
         (queries.texts[query], corpus.texts[positive], corpus.texts[negative])
         for query, positive, negative in triplets
     )
-    with files.whole_stream(path) as stream:
+    with atomic.whole_stream(path) as stream:
         stream.writelines(make(path, rows))
 
 
@@ -175,6 +177,6 @@ def _tsv_lines(path, rows) -> Iterator[str]:
             if {*"\t\r\n"} & {*text}:
                 raise ValueError(
                     f"{path}: a text must not have tabs or line ends in a "
-                    f".tsv; use a .jsonl. Received: {files.shortened(text)}."
+                    f".tsv; use a .jsonl. Received: {messages.shortened(text)}."
                 )
         yield "\t".join(row) + "\n"

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from bert_tf import atomic
 from bert_tf import described
 from bert_tf import files
 from bert_tf.tasks.features import options as feature_options
@@ -249,11 +250,11 @@ class SearchOptions(Rules):
             names += [RESULTS_FILE, REPORT_FILE, QUERIES_FILE]
         results = {name: f"{self.results_dir}/{name}" for name in names}
         for name, path in results.items():
-            files.check_is_no_input(f"output_dir/{name}", [path], inputs)
+            atomic.check_is_no_input(f"output_dir/{name}", [path], inputs)
         if self.do_mine:
             inputs += results.values()
             written = [self.triplets_path]
-            files.check_is_no_input("triplets_file", written, inputs)
+            atomic.check_is_no_input("triplets_file", written, inputs)
 
     @property
     def _beir(self):

@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
+from bert_tf import atomic
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.tasks import metrics
 from bert_tf.tasks.features import sentences
 from bert_tf.tasks.retrieval import corpora
@@ -120,7 +122,7 @@ def _similarity(options, embedder):
         raise ValueError(
             f"{options.model_dir}: `similarity_fn_name` must be one of "
             f"{', '.join(known)}, or --similarity be given. "
-            f"Received: {files.shortened(similarity)}."
+            f"Received: {messages.shortened(similarity)}."
         )
     return similarity
 
@@ -137,7 +139,7 @@ def _compare(options, embedder, similarity, queries, corpus, relevance):
     if num_own := int(np.count_nonzero(own_rows >= 0)):
         logging.info(
             "%s in the corpus under the same id, and not ranked there.",
-            files.counted(num_own, "query is", "queries are"),
+            messages.counted(num_own, "query is", "queries are"),
         )
     query_vectors, corpus_vectors = _compute(options, embedder, queries, corpus)
     return _Compared(
@@ -251,7 +253,7 @@ def _search(options, compared):
         compared.similarity,
     )
     path = f"{options.results_dir}/{search_options.HITS_FILE}"
-    with files.whole_stream(path) as stream:
+    with atomic.whole_stream(path) as stream:
         for name, text, own, row, row_scores in zip(
             queries.ids, queries.texts, compared.own_rows, found, scores
         ):
@@ -266,7 +268,7 @@ def _search(options, compared):
             ][: options.top_k]
             answer = {"query_id": name, "query": text, "hits": hits}
             stream.write(f"{json.dumps(answer, ensure_ascii=False)}\n")
-    print(f"{files.counted(len(queries), 'query', 'queries')} in {path}")
+    print(f"{messages.counted(len(queries), 'query', 'queries')} in {path}")
 
 
 def _mine(options, compared):
@@ -284,6 +286,6 @@ def _mine(options, compared):
     )
     mining.write(options.triplets_path, triplets, queries, corpus)
     num_served = len({triplet[:2] for triplet in triplets})
-    count = files.counted(len(triplets), "triplet", "triplets")
-    pairs = files.counted(len(relevance), "pair", "pairs")
+    count = messages.counted(len(triplets), "triplet", "triplets")
+    pairs = messages.counted(len(relevance), "pair", "pairs")
     print(f"{count} of {num_served} of {pairs} in {options.triplets_path}")

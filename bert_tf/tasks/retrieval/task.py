@@ -17,8 +17,9 @@ import tensorflow as tf
 from absl import logging
 from keras import ops
 
+from bert_tf import atomic
 from bert_tf import described
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
@@ -295,7 +296,7 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
                 raise ValueError(
                     "`corpus_file` must not be given with scored pairs, which "
                     "do not search passages. Received: "
-                    f"{files.shortened([*map(str, self.corpus_file)])}."
+                    f"{messages.shortened([*map(str, self.corpus_file)])}."
                 )
             return retrieval_files.read_scored(
                 data, self._pair_columns(data), label_column, self.max_score
@@ -407,7 +408,7 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
                     "sorting would change the batches."
                 )
             if source.num_examples < batch_size:
-                count = files.counted(
+                count = messages.counted(
                     source.num_examples, "example", "examples"
                 )
                 raise ValueError(
@@ -485,8 +486,8 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
             ]
         else:
             lines = ["cosine", *map(str, answers)]
-        files.write_text(path, "\n".join(lines) + "\n")
-        count = files.counted(len(lines) - 1, "prediction", "predictions")
+        atomic.write_text(path, "\n".join(lines) + "\n")
+        count = messages.counted(len(lines) - 1, "prediction", "predictions")
         return f"{count} in {path}"
 
     @property

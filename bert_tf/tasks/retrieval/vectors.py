@@ -17,8 +17,10 @@ from collections.abc import Sequence
 import numpy as np
 from absl import logging
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf import formats
+from bert_tf import messages
 from bert_tf import progress_bar
 from bert_tf.tasks.features.sentences import Embedder
 from bert_tf.tasks.retrieval.corpora import Texts
@@ -161,7 +163,7 @@ def _compute(folder, wanted, texts, embedder, batch_size, title, check_lock):
     if manifest is None:
         manifest = wanted
         values = formats.stamped(dataclasses.asdict(manifest), formats.VECTORS)
-        files.write_text(
+        atomic.write_text(
             f"{folder}/{MANIFEST_FILE}", f"{json.dumps(values, indent=2)}\n"
         )
     found = Vectors(folder, manifest)
@@ -179,7 +181,7 @@ def _compute(folder, wanted, texts, embedder, batch_size, title, check_lock):
                 vectors[rows] = values
                 yield
             check_lock()
-            with files.whole_stream(found.path(index), "wb") as stream:
+            with atomic.whole_stream(found.path(index), "wb") as stream:
                 _save(stream, vectors)
 
     with progress_bar.track(steps(), title, num_batches) as tracked:
@@ -241,7 +243,7 @@ def _check(path, wanted):
             raise ValueError(
                 f"{path}: the vectors are of another model or of other texts: "
                 f"`{name}` must be {value!r}. "
-                f"Received: {files.shortened(values[name])}."
+                f"Received: {messages.shortened(values[name])}."
             )
     return dataclasses.replace(
         wanted, texts_per_file=max(1, values["texts_per_file"])

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from absl import logging
 
+from bert_tf import atomic
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.tasks import class_names
 from bert_tf.tasks import tsv
 from bert_tf.tasks.source import DEV
@@ -92,7 +94,7 @@ class TaggingExamples:
                 raise ValueError(
                     f"{self.path}, line {index + 1}: the tag must be one of "
                     f"those in training, {class_names.listed(labels)}. "
-                    f"Received: {files.shortened(tag)}."
+                    f"Received: {messages.shortened(tag)}."
                 )
         return np.array([ids[tag] for tag in self.tags], np.int32)
 
@@ -105,7 +107,7 @@ class TaggingExamples:
                 "%s: %s the %s scheme, first in line %d: %s. Such a tag "
                 "begins or ends an entity all the same.",
                 self.path,
-                files.counted(len(found), "tag breaks", "tags break"),
+                messages.counted(len(found), "tag breaks", "tags break"),
                 scheme,
                 self.line_indices[found[0]] + 1,
                 self.tags[found[0]],
@@ -284,7 +286,7 @@ def from_rows(
         logging.warning(
             "%s: left out %s without words, the first %s.",
             name,
-            files.counted(len(without_words), "row", "rows"),
+            messages.counted(len(without_words), "row", "rows"),
             without_words[0],
         )
     return TaggingExamples(
@@ -325,7 +327,7 @@ def write_predictions(
         )
     for index, tag in zip(examples.line_indices, tags, strict=True):
         lines[index] = _append(lines[index], examples.separator, tag)
-    files.write_text(path, "".join(f"{line}\n" for line in lines))
+    atomic.write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 class _Layout:
@@ -361,7 +363,7 @@ class _Layout:
             if first and self._tag_index == self._token_index:
                 raise ValueError(
                     f"{path}: the columns of tags and of words must be "
-                    f"different. Received a row: {files.shortened(first)}."
+                    f"different. Received a row: {messages.shortened(first)}."
                 )
         elif first:
             self._unread_index = self._find_unread(
@@ -398,7 +400,7 @@ class _Layout:
         if not is_row:
             raise ValueError(
                 f"{where} the tag must be {_TAG}. "
-                f"Received: {files.shortened(tag)}."
+                f"Received: {messages.shortened(tag)}."
             )
         raise ValueError(f"{where} the word is empty.")
 
@@ -449,7 +451,7 @@ class _Layout:
             raise ValueError(
                 f"{self._path}: a row must have a column {column}. "
                 "Received: "
-                f"{files.counted(self._num_columns, 'column', 'columns')}."
+                f"{messages.counted(self._num_columns, 'column', 'columns')}."
             )
         return column % self._num_columns
 
@@ -458,8 +460,8 @@ def _check_tags(where, words, tags, labels):
     if len(words) != len(tags):
         raise ValueError(
             f"{where}: must have as many tags as words. Received: "
-            f"{files.counted(len(words), 'word', 'words')}, "
-            f"{files.counted(len(tags), 'tag', 'tags')}."
+            f"{messages.counted(len(words), 'word', 'words')}, "
+            f"{messages.counted(len(tags), 'tag', 'tags')}."
         )
     for tag in tags:
         if tag not in labels if labels else not entity_tags.is_tag(tag):
@@ -468,7 +470,7 @@ def _check_tags(where, words, tags, labels):
                 expected = f"one of {class_names.listed(labels)}"
             raise ValueError(
                 f"{where}: a tag must be {expected}. "
-                f"Received: {files.shortened(tag)}."
+                f"Received: {messages.shortened(tag)}."
             )
 
 

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints.reader import Checkpoint
@@ -78,7 +78,7 @@ class TaggingTask(Distillable, Foreign):
         if self.scheme not in tuple(entity_tags.SCHEMES):
             raise ValueError(
                 f"`scheme` must be one of {', '.join(entity_tags.SCHEMES)}. "
-                f"Received: scheme={files.shortened(self.scheme)}."
+                f"Received: scheme={messages.shortened(self.scheme)}."
             )
         labels = self.labels
         if (
@@ -94,7 +94,7 @@ class TaggingTask(Distillable, Foreign):
             raise ValueError(
                 "`labels` must be a list of different tags: O, and at least "
                 "one of B-, I-, E-, S-, L- or U- with a type. "
-                f"Received: labels={files.shortened(labels)}."
+                f"Received: labels={messages.shortened(labels)}."
             )
         object.__setattr__(self, "labels", tuple(labels))
 
@@ -112,7 +112,7 @@ class TaggingTask(Distillable, Foreign):
     def _from_label_names(cls, folder):
         labels = model_folder.read_label_names(folder) or ()
         path = f"{folder}/{model_folder.CONFIG_FILE}"
-        with files.errors_named(f"{path}, id2label"):
+        with messages.errors_named(f"{path}, id2label"):
             task = cls(scheme=entity_tags.BIO, labels=labels)
         scheme = entity_tags.detect_scheme([[tag] for tag in task.labels])
         return dataclasses.replace(task, scheme=scheme)
@@ -199,7 +199,7 @@ class TaggingTask(Distillable, Foreign):
         """Writes the lines that were read, with a column of tags added."""
         path = os.path.join(output_dir, f"{split}_predictions.txt")
         tagging_files.write_predictions(path, examples, answers)
-        return f"{files.counted(len(answers), 'tag', 'tags')} in {path}"
+        return f"{messages.counted(len(answers), 'tag', 'tags')} in {path}"
 
     def decode(self, logits: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         """Finds the entities of every row, in TensorFlow's own operations.

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import streams
 from bert_tf.text import bad_lines
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import wordpiece
@@ -210,7 +210,7 @@ def _read_blocks(path):
     line = 1
     rest = b""
     is_first = True
-    with contextlib.closing(files.open_bytes(path)) as stream:
+    with contextlib.closing(streams.open_bytes(path)) as stream:
         while read := _read(stream, path):
             if is_first:
                 bad_lines.check_is_no_archive(path, read)
@@ -243,7 +243,7 @@ def _last_character(block):
 def _read(stream, path):
     try:
         return stream.read(_BLOCK_BYTES)
-    except files.DAMAGE_ERRORS as error:
+    except streams.DAMAGE_ERRORS as error:
         raise ValueError(
             f"{path}: the compressed file is damaged or cut short: {error}"
         ) from error

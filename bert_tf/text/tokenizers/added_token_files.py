@@ -17,6 +17,7 @@ from typing import Any
 from typing import NamedTuple
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.text.tokenizers import tokenizer_classes
 from bert_tf.text.tokenizers.added_tokens import AddedToken
 from bert_tf.text.tokenizers.tokenizer_json import SETTINGS_FILE
@@ -87,7 +88,7 @@ def read(
     """
     settings = _merged(folder, settings)
     path = f"{folder}/{TOKENIZER_FILE}"
-    with files.errors_named(path):
+    with messages.errors_named(path):
         listed_there = in_json(path, tokenizer or {})
     if _DECODER in settings:
         decoder = list(_in_decoder(folder, settings[_DECODER]))
@@ -136,7 +137,7 @@ def in_json(path: str, tokenizer: dict[str, Any]) -> list[Listed]:
     if not isinstance(added, list):
         raise ValueError(
             "`added_tokens` must be a list. Received: "
-            f"{files.shortened(added)}."
+            f"{messages.shortened(added)}."
         )
     found = []
     for value in added:
@@ -148,13 +149,13 @@ def in_json(path: str, tokenizer: dict[str, Any]) -> list[Listed]:
 
 def _in_decoder(folder, decoder):
     path = f"{folder}/{SETTINGS_FILE}"
-    with files.errors_named(path):
+    with messages.errors_named(path):
         if not isinstance(decoder, dict) or not all(
             isinstance(value, dict) for value in decoder.values()
         ):
             raise ValueError(
                 f"`{_DECODER}` must be an object of ids and tokens, which are "
-                f"objects. Received: {files.shortened(decoder)}."
+                f"objects. Received: {messages.shortened(decoder)}."
             )
         found = [
             Listed(_token(_DECODER, value), _index(_DECODER, index), path)
@@ -179,7 +180,7 @@ def _in_ids_file(folder, settings):
         token = AddedToken(
             content=content, normalized=not is_special, special=is_special
         )
-        with files.errors_named(path):
+        with messages.errors_named(path):
             yield Listed(token, _index("id", index), path)
 
 
@@ -194,7 +195,7 @@ def _named(folder, settings, special):
         and name not in _NAMED
         and isinstance(value, str | dict)
     }
-    with files.errors_named(path):
+    with messages.errors_named(path):
         for name, value in {
             **{name: settings.get(name) for name in _NAMED},
             **others,
@@ -205,7 +206,8 @@ def _named(folder, settings, special):
             if token.content != own.get(name, token.content):
                 raise ValueError(
                     f"`{name}` must be {own[name]}, as in this kind of "
-                    f"tokenizer. Received: {files.shortened(token.content)}. "
+                    "tokenizer. Received: "
+                    f"{messages.shortened(token.content)}. "
                     f"Rename it to {own[name]} in all files of the folder."
                 )
             # By default they are as `added_tokens.default` has them.
@@ -217,7 +219,7 @@ def _extra(folder, settings):
     # One of the two names counts.
     extra = settings[_EXTRA] or settings.get(_ADDITIONAL)
     path = f"{folder}/{SETTINGS_FILE}"
-    with files.errors_named(path):
+    with messages.errors_named(path):
         for value in _values(extra):
             yield Listed(_token(_EXTRA, value, is_special=True), None, path)
 
@@ -228,7 +230,7 @@ def _values(extra):
     if not isinstance(extra, list | None):
         raise ValueError(
             f"`{_EXTRA}` must be a list or an object of tokens. "
-            f"Received: {files.shortened(extra)}."
+            f"Received: {messages.shortened(extra)}."
         )
     return extra or []
 
@@ -247,7 +249,7 @@ def _token(name, value, is_special=False):
     ):
         raise ValueError(
             f"`{name}` must have tokens: strings, or objects with `content` "
-            f"and flags. Received: {files.shortened(value)}."
+            f"and flags. Received: {messages.shortened(value)}."
         )
     flags.setdefault("special", is_special)
     flags.setdefault("normalized", not flags["special"])
@@ -260,7 +262,7 @@ def _index(name, index):
     if type(index) is not int:
         raise ValueError(
             f"`{name}` must have the id of each token. "
-            f"Received: {files.shortened(index)}."
+            f"Received: {messages.shortened(index)}."
         )
     return index
 
@@ -288,7 +290,8 @@ def _check_agreement(
         if found.get(content) != each.token:
             raise ValueError(
                 f"{folder}/{SETTINGS_FILE}: `{_DECODER}` must have the added "
-                f"token {files.shortened(content)} as {TOKENIZER_FILE} has it. "
+                f"token {messages.shortened(content)} as {TOKENIZER_FILE} has "
+                "it. "
                 f"Received: {found.get(content, 'none')}. Save the tokenizer "
                 "again with transformers."
             )
@@ -312,7 +315,7 @@ def _placed(listed, entries, named):
             content not in model_ids and ids[content] < len(entries)
         ):
             raise ValueError(
-                f"{place}: the added token {files.shortened(content)} must "
+                f"{place}: the added token {messages.shortened(content)} must "
                 f"have the id {ids[content]}, which transformers gives it. "
                 f"Received: {index}. Save tokenizer and model again, with ids "
                 "that follow one another."

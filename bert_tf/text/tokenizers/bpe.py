@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
@@ -681,7 +681,7 @@ def read(folder: str, settings: dict[str, Any]) -> BpeSpec:
             tokenizer does not support; the message names the file.
     """
     found = bpe_files.read(folder, settings)
-    with files.errors_named(found.path):
+    with messages.errors_named(found.path):
         return BpeSpec(
             Vocabulary(
                 tokens=found.tokens,

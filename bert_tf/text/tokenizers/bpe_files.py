@@ -14,6 +14,7 @@ from typing import Any
 from typing import NamedTuple
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.text.tokenizers import added_token_files
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import tokenizer_classes
@@ -100,9 +101,10 @@ def check(vocabulary: Vocabulary, merges: Sequence[tuple[str, str]]) -> None:
         for token in (first, second, first + second):
             if token not in entries:
                 raise ValueError(
-                    f"merge {number}, {files.shortened(f'{first} {second}')}: "
+                    f"merge {number}, "
+                    f"{messages.shortened(f'{first} {second}')}: "
                     "the vocabulary must have the entry "
-                    f"{files.shortened(token)}."
+                    f"{messages.shortened(token)}."
                 )
 
 
@@ -126,7 +128,7 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
             does not support; the message names the file.
     """
     settings_path = f"{folder}/{SETTINGS_FILE}"
-    with files.errors_named(settings_path):
+    with messages.errors_named(settings_path):
         _check_values(settings, _SETTINGS)
     path = f"{folder}/{TOKENIZER_FILE}"
     tokenizer = None
@@ -135,7 +137,7 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
         with tokenizer_json.errors_named(path):
             found = _read_json(path, tokenizer)
         if tokenizer_classes.is_rebuilt(settings, tokenizer_classes.BPE):
-            with files.errors_named(settings_path):
+            with messages.errors_named(settings_path):
                 _check_agreement(folder, settings, found)
     else:
         path = f"{folder}/{VOCABULARY_FILE}"
@@ -146,7 +148,7 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
                     f"or {TOKENIZER_FILE}. It has no {name}."
                 )
         vocabulary = files.read_object(path)
-        with files.errors_named(path):
+        with messages.errors_named(path):
             tokens = tokenizer_json.by_id(vocabulary)
         found = Found(
             path=path,
@@ -164,7 +166,7 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
         tokenizer_classes.BPE,
     )
     if tokenizer is not None:
-        with files.errors_named(path):
+        with messages.errors_named(path):
             _check_frame(tokenizer, tokens)
     return found._replace(
         tokens=tokens,
@@ -213,7 +215,7 @@ def _check_values(values, allowed, place=""):
             raise ValueError(
                 f"`{place}{name}` must be "
                 f"{' or '.join(map(repr, good))} in {_NAME}. Received: "
-                f"{files.shortened(value)}."
+                f"{messages.shortened(value)}."
             )
 
 
@@ -222,7 +224,7 @@ def _read_json(path, tokenizer):
     if tokenizer_json.part(tokenizer, "normalizer")["type"] is not None:
         raise ValueError(
             f"`normalizer` must be null in {_NAME}. Received: "
-            f"{files.shortened(tokenizer['normalizer'])}."
+            f"{messages.shortened(tokenizer['normalizer'])}."
         )
     # Otherwise the folder would be another kind's.
     model = tokenizer["model"]
@@ -271,7 +273,7 @@ def _pair(place, merge):
     if len(pair) != 2 or not all(pair):
         raise ValueError(
             f"{place}: must be two entries, 'a b' or ['a', 'b']. "
-            f"Received: {files.shortened(merge)}."
+            f"Received: {messages.shortened(merge)}."
         )
     return pair[0], pair[1]
 

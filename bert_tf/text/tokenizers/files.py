@@ -18,7 +18,9 @@ from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
+from bert_tf import atomic
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import added_token_files
 from bert_tf.text.tokenizers import added_tokens
@@ -213,7 +215,7 @@ def _check_classes(folder):
             raise ValueError(
                 f"{path}: `tokenizer_class` must be one of {', '.join(names)}, "
                 "or another name of these tokenizers. "
-                f"Received: tokenizer_class={files.shortened(name)}."
+                f"Received: tokenizer_class={messages.shortened(name)}."
             )
 
 
@@ -288,7 +290,7 @@ def read(
                 "there."
             )
     path = f"{folder}/{SETTINGS_FILE}"
-    with files.errors_named(path if files.exists(path) else folder):
+    with messages.errors_named(path if files.exists(path) else folder):
         spec = WordpieceSpec(
             vocabulary,
             do_lower_case,
@@ -384,10 +386,10 @@ def write(folder: str, tokenizer: Spec) -> None:
     texts = {SETTINGS_FILE: files.to_json(settings_of(tokenizer))}
     if tokenizer.tokenizer_json is not None:
         texts[TOKENIZER_FILE] = files.to_json(tokenizer.tokenizer_json)
-    with files.whole_folder(folder) as temporary:
+    with atomic.whole_folder(folder) as temporary:
         for name, text in (texts | tokenizer.vocabulary_files).items():
             data = text if isinstance(text, bytes) else text.encode("utf-8")
-            files.write_bytes(f"{temporary}/{name}", data)
+            atomic.write_bytes(f"{temporary}/{name}", data)
 
 
 def class_name(settings: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from google.protobuf import descriptor_pool
 from google.protobuf import message
 from google.protobuf import message_factory
 
-from bert_tf import files
+from bert_tf import messages
 
 # `SentencePiece.Type`.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -206,7 +206,7 @@ def check_charsmap(charsmap: bytes) -> None:
     if not is_whole:
         raise ValueError(
             "`precompiled_charsmap` must hold its size, a trie and texts. "
-            f"Received: {files.shortened(charsmap.hex())}."
+            f"Received: {messages.shortened(charsmap.hex())}."
         )
 
 

@@ -9,6 +9,7 @@ have, obey tokenizer.json.
 from typing import Any
 
 from bert_tf import files
+from bert_tf import messages
 
 WORDPIECE = "BertTokenizer"
 BPE = "RobertaTokenizer"
@@ -152,6 +153,6 @@ def gives_segments(settings: dict[str, Any]) -> bool:
         raise ValueError(
             "`model_input_names` must be a list with input_ids and "
             "attention_mask: padding is masked. Received: "
-            f"model_input_names={files.shortened(names)}."
+            f"model_input_names={messages.shortened(names)}."
         )
     return "token_type_ids" in names

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers.added_tokens import AddedToken
 from bert_tf.text.vocabulary import SpecialTokens
@@ -110,7 +110,7 @@ def errors_named(path: str) -> Iterator[None]:
     What the block cannot find in the file becomes one.
     """
     try:
-        with files.errors_named(path):
+        with messages.errors_named(path):
             yield
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(
@@ -150,7 +150,7 @@ def check_truncation(tokenizer: dict[str, Any]) -> None:
     if truncation not in (None, _RIGHT):
         raise ValueError(
             f"`truncation` must be null or have the direction {_RIGHT!r}. "
-            f"Received: {files.shortened(tokenizer['truncation'])}."
+            f"Received: {messages.shortened(tokenizer['truncation'])}."
         )
 
 
@@ -203,7 +203,7 @@ def frame(tokenizer: dict[str, Any], ids: Mapping[str, int]) -> SpecialTokens:
     raise ValueError(
         "`post_processor` must frame texts as CLS A SEP, and pairs as CLS A "
         "SEP B SEP or CLS A SEP SEP B SEP, with the ids of the vocabulary. "
-        f"Received: {files.shortened(tokenizer.get('post_processor'))}."
+        f"Received: {messages.shortened(tokenizer.get('post_processor'))}."
     )
 
 

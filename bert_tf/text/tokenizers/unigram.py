@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
+from bert_tf import messages
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text import sharing
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
@@ -663,7 +663,7 @@ def read(folder: str, settings: dict[str, Any]) -> UnigramSpec:
             supported; the message names the file.
     """
     found = unigram_files.read(folder, settings)
-    with files.errors_named(found.path):
+    with messages.errors_named(found.path):
         return from_model(**found._asdict())
 
 
@@ -700,8 +700,8 @@ def from_model(
         # In this form the check also refuses NaN.
         if not abs(piece.score) <= _LARGEST_SCORE:
             raise ValueError(
-                f"the score of {files.shortened(piece.text)} must be a finite "
-                f"32-bit number. Received: {piece.score}."
+                f"the score of {messages.shortened(piece.text)} must be a "
+                f"finite 32-bit number. Received: {piece.score}."
             )
     special = special or unigram_files.SPECIAL[tokenizer_class]
     model = unigram_files.typed(model, special, added_tokens)

@@ -15,6 +15,7 @@ from typing import Any
 from typing import NamedTuple
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.text.tokenizers import added_token_files
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import tokenizer_json
@@ -241,7 +242,7 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
             found = _read_json(path, tokenizer, settings, name)
     else:
         found = _read_model(folder, settings, name)
-    with files.errors_named(f"{folder}/{SETTINGS_FILE}"):
+    with messages.errors_named(f"{folder}/{SETTINGS_FILE}"):
         _check_settings(settings, found, name)
     pieces, charsmap = found.model
     entries, added = added_token_files.read(
@@ -283,7 +284,7 @@ def _check_settings(settings, found, name):
         if _content(received) not in (None, value):
             raise ValueError(
                 f"`{key}` must be {value!r}, as in the tokenizer's files. "
-                f"Received: {key}={files.shortened(received)}."
+                f"Received: {key}={messages.shortened(received)}."
             )
     for key in ("add_bos_token", "add_eos_token"):
         if name not in SPECIAL and settings.get(key) is not None:
@@ -314,7 +315,7 @@ def _read_model(folder, settings, name):
         raise ValueError(f"{folder}: must hold {TOKENIZER_FILE} or {expected}.")
     path, name = f"{folder}/{there[0]}", classes[there[0]]
     contents = files.read_bytes(path, files.MAX_FOLDER_TEXT)
-    with files.errors_named(path):
+    with messages.errors_named(path):
         pieces, charsmap = sentencepiece_model.parse(contents)
         sentencepiece_model.check_charsmap(charsmap)
         if name == ALBERT_CLASS:
@@ -324,7 +325,7 @@ def _read_model(folder, settings, name):
             if first != _FAIRSEQ:
                 raise ValueError(
                     f"the first pieces must be {', '.join(_FAIRSEQ)}, as "
-                    f"fairseq's. Received: {files.shortened(list(first))}."
+                    f"fairseq's. Received: {messages.shortened(list(first))}."
                 )
             pieces = (
                 *_FIRST[name],
@@ -418,7 +419,7 @@ def _special(tokenizer, settings, ids):
     if type(unk_id) is not int or unk_id != ids.get(unk):
         raise ValueError(
             f"`model.unk_id` must be that of {unk}. "
-            f"Received: {files.shortened(unk_id)}."
+            f"Received: {messages.shortened(unk_id)}."
         )
     return dataclasses.replace(
         frame,
@@ -527,7 +528,7 @@ def _cleanup(steps, splits_at_white_space, charsmap):
         raise ValueError(
             "`normalizer`: Strip must keep the left side, and it and Replace "
             "of spaces must be the last steps, or `pre_tokenizer` must begin "
-            f"with a WhitespaceSplit. Received: {files.shortened(cleanup)}."
+            f"with a WhitespaceSplit. Received: {messages.shortened(cleanup)}."
         )
     return tuple(found)
 
@@ -549,7 +550,7 @@ def _read_normalizer(steps):
         if kind not in order:
             raise ValueError(
                 "`normalizer` must have the steps of ALBERT or XLM-RoBERTa, in "
-                f"their order. Received: {files.shortened(step)}."
+                f"their order. Received: {messages.shortened(step)}."
             )
         del order[: order.index(kind) + 1]
         found.append(kind)
@@ -582,7 +583,7 @@ def _splits_at_white_space(splits):
     if kinds not in (["WhitespaceSplit", "Metaspace"], ["Metaspace"]):
         raise ValueError(
             "`pre_tokenizer` must be WhitespaceSplit, then Metaspace, or "
-            f"Metaspace alone. Received: {files.shortened(kinds)}."
+            f"Metaspace alone. Received: {messages.shortened(kinds)}."
         )
     space = steps[-1]
     if not space.get("add_prefix_space", True):

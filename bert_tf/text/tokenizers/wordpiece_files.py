@@ -13,6 +13,7 @@ from typing import Any
 from typing import NamedTuple
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import added_token_files
 from bert_tf.text.tokenizers import tokenizer_classes
@@ -84,13 +85,13 @@ def read(
     path = f"{folder}/{TOKENIZER_FILE}"
     tokenizer = files.read_object(path) if files.exists(path) else None
     settings_path = f"{folder}/{SETTINGS_FILE}"
-    with files.errors_named(
+    with messages.errors_named(
         settings_path if files.exists(settings_path) else folder
     ):
         _check_idle(settings)
     entries, max_chars = None, MAX_CHARS_PER_WORD
     if tokenizer is not None:
-        with files.errors_named(path):
+        with messages.errors_named(path):
             model = _model(tokenizer)
             max_chars = _max_chars(model)
             entries = _entries(tokenizer)
@@ -111,7 +112,7 @@ def read(
         BERT,
         tokenizer_classes.WORDPIECE,
     )
-    with files.errors_named(path):
+    with messages.errors_named(path):
         vocabulary = Vocabulary(
             tokens=entries,
             path=path,
@@ -128,7 +129,7 @@ def _check_idle(settings):
             raise ValueError(
                 f"the tokenizer's `{name}` must be {values[1]!r}, as in "
                 "BERT's tokenizer. "
-                f"Received: {name}={files.shortened(settings[name])}."
+                f"Received: {name}={messages.shortened(settings[name])}."
             )
 
 
@@ -147,18 +148,18 @@ def _case(folder, settings, tokenizer, do_lower_case):
         told["do_lower_case"] = settings.get("do_lower_case")
     else:
         json_path = f"{folder}/{TOKENIZER_FILE}"
-        with files.errors_named(json_path):
+        with messages.errors_named(json_path):
             in_json = _normalizer(tokenizer)
         kind = tokenizer_classes.WORDPIECE
         if tokenizer_classes.is_rebuilt(settings, kind):
             if not tokenizer_classes.has_defaults(folder, settings):
                 told = in_json | settings
-            with files.errors_named(path):
+            with messages.errors_named(path):
                 _check_agreement(settings, told, in_json, do_lower_case)
         told, path = in_json, json_path
     if do_lower_case is not None:
         told["do_lower_case"] = do_lower_case
-    with files.errors_named(path):
+    with messages.errors_named(path):
         _check_folding(told)
     return told["do_lower_case"]
 
@@ -181,7 +182,7 @@ def _normalizer(tokenizer):
     ):
         raise ValueError(
             "`normalizer` must be a BertNormalizer with clean_text=true. "
-            f"Received: normalizer={files.shortened(normalizer)}."
+            f"Received: normalizer={messages.shortened(normalizer)}."
         )
     return {
         name: normalizer.get(its_name, default)
@@ -204,7 +205,7 @@ def _check_folding(told):
         if told[name] not in values:
             raise ValueError(
                 f"the tokenizer's `{name}` must be {values[0]!r}, as in BERT's "
-                f"tokenizer. Received: {name}={files.shortened(told[name])}."
+                f"tokenizer. Received: {name}={messages.shortened(told[name])}."
             )
 
 
@@ -219,7 +220,7 @@ def _second_segment(folder, settings, tokenizer):
         usual = 0 if config.get("model_type") == "distilbert" else 2
         if config.get("type_vocab_size", usual) in (0, 1):
             return BERT.second_segment
-    with files.errors_named(f"{folder}/{SETTINGS_FILE}"):
+    with messages.errors_named(f"{folder}/{SETTINGS_FILE}"):
         # Without tokenizer.json, transformers cannot make a general class.
         is_told = tokenizer is not None or "model_input_names" in settings
         return int(not is_told or tokenizer_classes.gives_segments(settings))
@@ -233,19 +234,19 @@ def _model(tokenizer):
         received = model.get("type") if isinstance(model, dict) else model
         raise ValueError(
             "`model.type` must be WordPiece, BPE or Unigram. Received: "
-            f"{files.shortened(received)}."
+            f"{messages.shortened(received)}."
         )
     for name, value in _MODEL.items():
         if model.get(name, value) != value:
             raise ValueError(
                 f"`model.{name}` must be {value!r}. "
-                f"Received: {files.shortened(model[name])}."
+                f"Received: {messages.shortened(model[name])}."
             )
     splits = tokenizer_json.part(tokenizer, "pre_tokenizer")
     if splits["type"] != "BertPreTokenizer":
         raise ValueError(
             "`pre_tokenizer` must be a BertPreTokenizer. "
-            f"Received: {files.shortened(tokenizer.get('pre_tokenizer'))}."
+            f"Received: {messages.shortened(tokenizer.get('pre_tokenizer'))}."
         )
     tokenizer_json.check_truncation(tokenizer)
     return model
@@ -256,7 +257,7 @@ def _max_chars(model):
     if type(max_chars) is not int or not 1 <= max_chars <= MAX_CHARS_PER_WORD:
         raise ValueError(
             "`model.max_input_chars_per_word` must be 1 to "
-            f"{MAX_CHARS_PER_WORD}. Received: {files.shortened(max_chars)}."
+            f"{MAX_CHARS_PER_WORD}. Received: {messages.shortened(max_chars)}."
         )
     return max_chars
 
@@ -276,7 +277,7 @@ def _entries(tokenizer):
         if entries[index]:
             raise ValueError(
                 f"the id {index} must be of one entry. Received: "
-                f"{files.shortened([entries[index], token])}."
+                f"{messages.shortened([entries[index], token])}."
             )
         entries[index] = token
     return tuple(entries)
@@ -318,7 +319,7 @@ def _warn_of_vocabulary(path, reason):
 def _check_frame(path, tokenizer, vocabulary):
     special = vocabulary.special
     ids = {token: vocabulary.index(token) for token in special.names}
-    with files.errors_named(path):
+    with messages.errors_named(path):
         segment = tokenizer_json.second_segment(tokenizer, special, ids)
         if segment < special.second_segment:
             raise ValueError(

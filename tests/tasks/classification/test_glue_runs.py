@@ -2,6 +2,7 @@
 
 import pytest
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf.runs import output_folder
 from bert_tf.tasks.classification import glue_runs
@@ -50,7 +51,7 @@ def found_results(folder, flags=FLAGS):
 def test_killed_run_can_be_resumed_or_is_finished(
     folder, monkeypatch, num_moments
 ):
-    write_text, remove = files.write_text, files.remove
+    write_text, remove = atomic.write_text, files.remove
     left = num_moments
 
     def live():
@@ -71,7 +72,7 @@ def test_killed_run_can_be_resumed_or_is_finished(
         remove(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write_text", write)
+        patch.setattr(atomic, "write_text", write)
         patch.setattr(files, "remove", remove_slowly)
         if num_moments < 4:
             with pytest.raises(Killed):
