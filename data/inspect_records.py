@@ -44,24 +44,16 @@ _HTML_RECORDS = flags.DEFINE_integer(
     lower_bound=1,
     upper_bound=2000,
 )
-_HTML_SEED = flags.DEFINE_integer(
-    "html_seed",
-    0,
-    "Seed of that sample.",
-    lower_bound=0,
-    upper_bound=2**32 - 1,
-)
 
 
 def main(argv):
     del argv
     program.require(input_file=_INPUT_FILE.value, vocab_file=_VOCAB_FILE.value)
-    for flag in (_HTML_RECORDS, _HTML_SEED):
-        if flag.present and not _HTML.value:
-            raise ValueError(
-                f"--{flag.name} must come with --html. "
-                f"Received: --{flag.name}={flag.value}."
-            )
+    if _HTML_RECORDS.present and not _HTML.value:
+        raise ValueError(
+            "--html_records must come with --html. "
+            f"Received: --html_records={_HTML_RECORDS.value}."
+        )
     vocabulary = _read_vocabulary(_VOCAB_FILE.value)
     page_data = _page_data(vocabulary) if _HTML.value else None
     paths = manifests.find_records(_INPUT_FILE.value, "input_file")
@@ -127,7 +119,7 @@ def _page_data(vocabulary):
     # A folder has a setting for the case. With a file, its entries decide.
     case = None if files.is_folder(path) else not vocabulary.is_cased
     tokenizer = tokenizer_files.from_vocabulary_file(path, case)
-    return RecordData(tokenizer, _HTML_RECORDS.value, _HTML_SEED.value)
+    return RecordData(tokenizer, _HTML_RECORDS.value)
 
 
 if __name__ == "__main__":

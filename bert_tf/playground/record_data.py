@@ -1,7 +1,7 @@
 """Makes what the playground's page shows of pre-training records.
 
-This is a sample of all records, drawn by a seed; counts over all records; and
-the vocabulary and the rules that masks are drawn by.
+This is a sample of all records, always the same one; counts over all records;
+and the vocabulary and the rules that masks are drawn by.
 """
 
 import collections
@@ -23,7 +23,7 @@ from bert_tf.text import masking
 from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.vocabulary import Vocabulary
 
-# The sample's key beside the seed, so that it shares no bits with other draws.
+# The key of the sample, so that it shares no bits with other draws.
 _SAMPLE_KEY = 0x5A3B1E
 # Limits that keep a page below a few MB: the tokens of the sample, and the size
 # of a vocabulary that the page contains completely.
@@ -43,13 +43,11 @@ class RecordData:
         tokenizer: The `Spec` of the records' tokenizer.
         num_records: The most records in the sample. There are fewer if rows
             are long, so that the page stays small.
-        seed: The seed of the sample, in [0, 2**32).
     """
 
-    def __init__(self, tokenizer: Spec, num_records: int, seed: int) -> None:
+    def __init__(self, tokenizer: Spec, num_records: int) -> None:
         self._tokenizer = tokenizer
         self._num_records = num_records
-        self._seed = seed
         self._num_seen = 0
         # A heap of (-draw, number, record): the largest draw comes first.
         self._sample: list[tuple[int, int, dict[str, Any]]] = []
@@ -66,7 +64,7 @@ class RecordData:
         zero = np.uint64(0)
         draws = philox(
             (words & np.uint64(0xFFFFFFFF), words >> np.uint64(32), zero, zero),
-            (np.uint64(self._seed), np.uint64(_SAMPLE_KEY)),
+            (np.uint64(0), np.uint64(_SAMPLE_KEY)),
         )[0].astype(np.int64)
         length = examples[features.INPUT_IDS].shape[1]
         most = max(1, min(self._num_records, _MAX_TOKENS // length))
@@ -128,7 +126,6 @@ class RecordData:
             "meanings": list(inspection.label_meanings(manifest)),
             "records": records,
             "numRecords": self._num_seen,
-            "sampleSeed": self._seed,
             "counts": {
                 name: sorted(counter.items())
                 for name, counter in self._counts.items()
@@ -148,7 +145,7 @@ def read(paths: Sequence[str], tokenizer: Spec) -> dict[str, Any]:
     Raises:
         ValueError: As in `survey.make`.
     """
-    data = RecordData(tokenizer, build_page.NUM_RECORDS, seed=0)
+    data = RecordData(tokenizer, build_page.NUM_RECORDS)
     found = survey.make(
         paths, tokenizer.vocabulary, lambda examples, _: data.add(examples)
     )

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 
 from bert_tf.pretraining.records import tfrecord
 
@@ -69,18 +68,17 @@ def test_the_page_does_not_take_the_place_of_its_records(tmp_path, run_program):
     assert path.read_bytes() == b"records"
 
 
-@pytest.mark.parametrize("flag", ["html_records=5", "html_seed=3"])
-def test_flags_of_the_page_are_refused_without_it(tmp_path, run_program, flag):
+def test_records_of_the_page_are_refused_without_it(tmp_path, run_program):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     process = run_program(
         "bert_tf.data.inspect_records",
         f"--input_file={tmp_path}/x.tfrecord",
         f"--vocab_file={tmp_path}/vocab.txt",
-        f"--{flag}",
+        "--html_records=5",
         check=False,
     )
-    name, _, _ = flag.partition("=")
     assert process.returncode == 1
-    assert f"--{name} must come with --html. Received: --{flag}." in (
-        process.stderr
+    assert (
+        "--html_records must come with --html. Received: --html_records=5."
+        in process.stderr
     )

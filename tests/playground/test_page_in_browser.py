@@ -76,7 +76,7 @@ def records(tmp_path, run_program):
 
 def made(ids, vocabulary=VOCABULARY):
     """Returns a page of unmasked rows of ids."""
-    data = record_data.RecordData(WordpieceSpec(vocabulary), 10, 0)
+    data = record_data.RecordData(WordpieceSpec(vocabulary), 10)
     ids = np.array(ids)
     examples = {
         "input_ids": ids,
@@ -90,7 +90,7 @@ def made(ids, vocabulary=VOCABULARY):
 
 
 def test_records_that_break_the_rules_are_shown(shown):
-    data = record_data.RecordData(WordpieceSpec(VOCABULARY), 10, 0)
+    data = record_data.RecordData(WordpieceSpec(VOCABULARY), 10)
     ids = np.array([[2, 5, 3, 6, 3, 0]] * 4)
     examples = {
         "input_ids": ids,

@@ -11,8 +11,7 @@ registerTab({
       records.length === all ?
         `All ${count(all, "record")}.` :
         `A sample of ${records.length.toLocaleString("en")} of ` +
-        `${count(all, "record")}, over all files, by seed ` +
-        `${data.sampleSeed}.`));
+        `${count(all, "record")}, over all files.`));
 
     let found = records.map((_, place) => place);
     let at = 0;
