@@ -15,17 +15,17 @@ from types import ModuleType
 from typing import Any
 
 CLASSES = (
+    "bert_tf.layers.attention.SelfAttention",
     "bert_tf.layers.basic.Dense",
     "bert_tf.layers.basic.Dropout",
+    "bert_tf.layers.discriminator_head.DiscriminatorHead",
     "bert_tf.layers.embeddings.BertEmbeddings",
     "bert_tf.layers.encoder_block.EncoderBlock",
     "bert_tf.layers.heads.ClassificationHead",
-    "bert_tf.layers.discriminator_head.DiscriminatorHead",
     "bert_tf.layers.heads.HiddenLayer",
     "bert_tf.layers.heads.MaskedLMHead",
     "bert_tf.layers.heads.Pooler",
     "bert_tf.layers.span_boundary_head.SpanBoundaryHead",
-    "bert_tf.layers.attention.SelfAttention",
     "bert_tf.models.classifier.BertClassifier",
     "bert_tf.models.discriminator.BertDiscriminator",
     "bert_tf.models.encoder.BertEncoder",

@@ -473,7 +473,7 @@ def read_table(path, data, name):
         task = glue_files.tsv_task(("sentence",), "label", labels=("0", "1"))
         read(tsv.find_labels, path, task.splits["train"])
     elif name == "regression":
-        task = glue_files.tsv_task(("sentence",), "label", regression=True)
+        task = glue_files.tsv_task(("sentence",), "label")
     else:
         task = glue_files.glue_task(name)
     labels = task.task.labels

@@ -433,7 +433,7 @@ def test_exports_name_the_family_that_those_of_0_2_0_show(
     task = serving_models.servable(model).task
     settings = saved_model.read_settings(exported)
     assert settings["family"] == task.family
-    kind = opening.KINDS_OF_TASKS[task.family]
+    kind = families.find(task.family).load("servable")
     assert opening.kind_of_export(exported) is kind
     path = tmp_path / "export"
     shutil.copytree(exported, path)

@@ -118,7 +118,7 @@ def replaced_tokens(policy):
         make_model=lambda config, dtype: ReplacedTokensPretrainer(
             config, generator_config(config, 0.5), dtype=dtype
         ),
-        objective=replaced_tokens.replaced_tokens(),
+        objective=replaced_tokens(),
     )
 
 

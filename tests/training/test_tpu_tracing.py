@@ -149,7 +149,7 @@ def replaced_tokens():
 
     return (
         make_model,
-        replaced_tokens.replaced_tokens(),
+        replaced_tokens(),
         specs | {features.REPLACEMENT_DRAWS: (shape, "int32")},
     )
 

@@ -194,6 +194,6 @@ def test_a_long_reading_is_told(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(progress_bar, "SECONDS_PER_LINE", 0.0)
     path = tmp_path / "corpus.jsonl"
     path.write_text('{"_id": "a", "text": "b"}\n{"_id": "c", "text": "d"}\n')
-    with caplog.at_level("INFO", logger="absl"):
+    with caplog.at_level("INFO", logger="bert_tf"):
         assert corpora.read_corpus(path).ids == ("a", "c")
     assert f"read {path}: 1line" in caplog.text
