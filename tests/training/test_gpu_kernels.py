@@ -13,6 +13,7 @@ from bert_tf import features
 from bert_tf.layers.attention import attend
 from bert_tf.models import distillation
 from bert_tf.models import objectives
+from bert_tf.models import replaced_tokens as electra
 from bert_tf.models.distiller import Distiller
 from bert_tf.models.lesson import ON_RECORDS
 from bert_tf.models.lesson import Lesson
@@ -118,7 +119,7 @@ def replaced_tokens(policy):
         make_model=lambda config, dtype: ReplacedTokensPretrainer(
             config, generator_config(config, 0.5), dtype=dtype
         ),
-        objective=replaced_tokens(),
+        objective=electra.replaced_tokens(),
     )
 
 

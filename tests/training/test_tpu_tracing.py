@@ -22,6 +22,7 @@ from bert_tf.input import array_source
 from bert_tf.models import distillation
 from bert_tf.models import distiller
 from bert_tf.models import lesson as lesson_lib
+from bert_tf.models import replaced_tokens as electra
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.replaced_tokens import ReplacedTokensPretrainer
 from bert_tf.models.replaced_tokens import generator_config
@@ -149,7 +150,7 @@ def replaced_tokens():
 
     return (
         make_model,
-        replaced_tokens(),
+        electra.replaced_tokens(),
         specs | {features.REPLACEMENT_DRAWS: (shape, "int32")},
     )
 
