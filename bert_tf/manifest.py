@@ -15,6 +15,7 @@ import logging
 import posixpath
 from collections.abc import Iterable
 from collections.abc import Sequence
+from concurrent import futures
 from typing import Any
 
 from bert_tf import atomic
@@ -155,16 +156,17 @@ def _check_none_is_missing(found, patterns, flag):
     globs = [pattern.strip() for pattern in patterns.split(",")]
     for manifest, (path, *_) in _by_manifest(found):
         folder = posixpath.dirname(path)
+        names = {*files.list_folder(folder or ".")}
         wanted = {
-            each: counts["examples"]
-            for name, counts in manifest.records.items()
+            name: each
+            for name in manifest.records
             for each in [posixpath.join(folder, name)]
             if any(fnmatch.fnmatchcase(each, pattern) for pattern in globs)
         }
         missing = [
             each
-            for each, num_examples in wanted.items()
-            if num_examples and each not in found and not files.exists(each)
+            for name, each in wanted.items()
+            if manifest.records[name]["examples"] and name not in names
         ]
         if missing:
             raise ValueError(
@@ -259,7 +261,7 @@ def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
     by_folder: dict[str, list[str]] = {}
     for path in record_paths:
         by_folder.setdefault(posixpath.dirname(path), []).append(path)
-    found = {}
+    sizes_of: dict[str, dict[int, Manifest]] = {}
     for folder, paths in by_folder.items():
         manifests = [
             read(posixpath.join(folder, name))
@@ -272,15 +274,20 @@ def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
                 for manifest in manifests
                 if (name := posixpath.basename(path)) in manifest.records
             }
-            size = files.size(path)
-            if by_size and size not in by_size:
-                raise ValueError(
-                    f"{path} has {size} bytes, but its manifest says "
-                    f"{', '.join(map(str, by_size))}: the file was cut short "
-                    "or overwritten. Make the records again."
-                )
             if by_size:
-                found[path] = by_size[size]
+                sizes_of[path] = by_size
+    found = {}
+    # An object store takes its time to answer, but has many threads.
+    with futures.ThreadPoolExecutor(16) as pool:
+        sizes = [*pool.map(files.size, sizes_of)]
+    for (path, by_size), size in zip(sizes_of.items(), sizes):
+        if size not in by_size:
+            raise ValueError(
+                f"{path} has {size} bytes, but its manifest says "
+                f"{', '.join(map(str, by_size))}: the file was cut short "
+                "or overwritten. Make the records again."
+            )
+        found[path] = by_size[size]
     return found
 
 

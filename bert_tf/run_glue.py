@@ -18,9 +18,9 @@ import dataclasses
 import itertools
 import os
 import shlex
-import signal
 import subprocess
 import sys
+import time
 
 from absl import flags
 from absl import logging
@@ -48,6 +48,8 @@ _LEARNING_RATES = flags.DEFINE_list(
 )
 _SEEDS = flags.DEFINE_list("seeds", ["12345"], "All are tried.")
 
+_POLL_SECONDS = 0.1
+
 
 def main(argv):
     del argv
@@ -61,7 +63,9 @@ def main(argv):
     from bert_tf.tasks.classification import glue_runs
 
     runs = []
-    for task, rate, seed in itertools.product(tasks, rates, seeds):
+    # MNLI's model answers AX.
+    tuned = [task for task in tasks if task != "ax"]
+    for task, rate, seed in itertools.product(tuned, rates, seeds):
         folder = os.path.join(config.output_dir, task, f"lr{rate}-seed{seed}")
         run_flags = [
             *("--do_train", "--do_eval", *_data_flags(tasks[task])),
@@ -75,23 +79,14 @@ def main(argv):
             folder=folder,
             flags=run_flags,
         )
-        # MNLI's model answers it.
-        if task != "ax":
-            run.find_results()
-            runs.append(run)
+        run.find_results()
+        runs.append(run)
     failed = []
     for number, run in enumerate(runs, start=1):
-        is_done = run.results is not None
-        logging.info(
-            "%d/%d  %s%s",
-            number,
-            len(runs),
-            run.folder,
-            ": is finished." * is_done,
-        )
-        if is_done:
-            continue
-        if _classify(run.flags):
+        logging.info("%d/%d  %s", number, len(runs), run.folder)
+        if run.results is not None:
+            logging.info("It is finished.")
+        elif _classify(run.flags):
             run.finish()
             glue_runs.write_tables(config.output_dir, runs)
         else:
@@ -155,16 +150,11 @@ def _find_tasks(config):
 
     tasks = {}
     for name in _TASKS.value:
-        task_files = glue_files.glue_task(name)
-        key = next(
-            key
-            for key, known in glue_files.GLUE_TASKS.items()
-            if known is task_files
-        )
+        key = glue_files.glue_key(name)
         tasks[key] = name
         wanted = [glue_files.TRAIN, glue_files.DEV]
         wanted += glue_files.TESTS if config.do_predict else []
-        task_files.check(_data_dir(name), wanted)
+        glue_files.GLUE_TASKS[key].check(_data_dir(name), wanted)
     if "ax" in tasks and not (config.do_predict and "mnli" in tasks):
         raise ValueError(
             "--tasks=AX must be given with MNLI, whose best model answers it, "
@@ -193,30 +183,18 @@ def _classify(arguments):
     """
     command = [sys.executable, "-m", "bert_tf.run_classifier", *arguments]
     logging.info("%s", shlex.join(command))
-    was_told = False
-    process = subprocess.Popen(command, stdout=sys.stderr)
-
-    def stop(number, frame):
-        del number, frame
-        nonlocal was_told
-        was_told = True
-        # A terminal sends Ctrl-C to both processes. run_classifier saves only
-        # once, even if it gets both signals.
-        process.terminate()
-
-    before = {}
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # A background process is started with Ctrl-C ignored.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            before[number] = signal.signal(number, stop)
-    try:
-        code = process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if was_told or code == preemption.PREEMPTED_EXIT_CODE:
+    with preemption.stop_noted() as stop:
+        process = subprocess.Popen(command, stdout=sys.stderr)
+        while process.poll() is None:
+            # A terminal sends Ctrl-C to both processes. run_classifier saves
+            # only once, even if it gets both signals.
+            if stop.is_set():
+                process.terminate()
+                process.wait()
+            time.sleep(_POLL_SECONDS)
+    if stop.is_set() or process.returncode == preemption.PREEMPTED_EXIT_CODE:
         sys.exit(preemption.PREEMPTED_EXIT_CODE)
-    return code == 0
+    return process.returncode == 0
 
 
 def _collect_submission(output_dir, tasks, runs):
@@ -238,12 +216,11 @@ def _collect_submission(output_dir, tasks, runs):
         if task == "ax" or not all(
             files.exists(os.path.join(answers, each)) for each in written
         ):
-            arguments = [
-                *("--do_predict", *_data_flags(name)),
-                *(f"--init_checkpoint={best}", f"--output_dir={answers}"),
-                *_given_flags(of_prediction=True),
-            ]
-            if not _classify(arguments):
+            folders = (f"--init_checkpoint={best}", f"--output_dir={answers}")
+            given = _given_flags(of_prediction=True)
+            if not _classify(
+                ["--do_predict", *_data_flags(name), *folders, *given]
+            ):
                 raise ValueError(f"The predictions of {name} failed.")
         for each in names:
             atomic.write_bytes(

@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import pathlib
+import threading
 
 import pytest
 
+from bert_tf import files
 from bert_tf import manifest as manifests
 
 
@@ -60,6 +62,27 @@ def test_found_for_each_record_file_that_has_one(tmp_path, monkeypatch):
     assert manifests.find([a, b, c]) == {a: first, b: second}
     monkeypatch.chdir(tmp_path)
     assert manifests.find(["b", "c"]) == {"b": second}
+
+
+def test_files_are_not_asked_for_one_by_one(tmp_path, monkeypatch):
+    paths = write_set(tmp_path, {f"x-{i}-of-4": 7 for i in range(4)})
+    (tmp_path / "x-of-another").write_bytes(b"123")
+    pathlib.Path(paths[3]).unlink()
+    together = threading.Barrier(3, timeout=20)
+
+    def size(path):
+        assert path in paths
+        together.wait()
+        return 3
+
+    def exists(path):
+        assert "manifest" in path
+        return True
+
+    monkeypatch.setattr(files, "size", size)
+    monkeypatch.setattr(files, "exists", exists)
+    with pytest.raises(ValueError, match="x-3-of-4 is missing"):
+        manifests.find_records(f"{tmp_path}/x-*", "input_file")
 
 
 def test_a_wide_glob_finds_records_alone(tmp_path):

@@ -3,6 +3,9 @@
 import json
 import math
 import re
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -139,6 +142,27 @@ def test_median_and_best_over_seeds_and_a_failure(tmp_path, flags, run_program):
     assert row["median"] == pytest.approx(np.median(scores))
     assert row["best"] == max(scores)
     assert row["learning rate"] == "0.001"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_told_to_stop_tells_its_program(tmp_path, number):
+    # Stands for run_classifier.
+    program = tmp_path / "python"
+    program.write_text(
+        "#!/bin/sh\n"
+        f"trap 'echo saved > {tmp_path}/state; exit 0' TERM\n"
+        f"kill -{int(number)} $PPID\n"
+        "while true; do sleep 0.05; done\n"
+    )
+    program.chmod(0o755)
+    code = (
+        "import sys; from bert_tf import run_glue\n"
+        f"sys.executable = {str(program)!r}\n"
+        "run_glue._classify([])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=60)
+    assert done.returncode == 75
+    assert (tmp_path / "state").read_text() == "saved\n"
 
 
 @pytest.mark.slow

@@ -262,8 +262,10 @@ class ExportOptions:
         if isinstance(self.check_file, os.PathLike):
             object.__setattr__(self, "check_file", os.fspath(self.check_file))
         described.check(self)
-        if self.check_file is not None and not self.check:
-            raise ValueError("--check_file must not be given with --nocheck.")
+        for name in ("check_file", "timeout_seconds"):
+            is_given = getattr(self, name) != getattr(ExportOptions, name)
+            if is_given and not self.check:
+                raise ValueError(f"--{name} must not be given with --nocheck.")
         for name in ("label_column", "token_column", "max_accuracy_loss"):
             value = getattr(self, name)
             if value is not None and self.check_file is None:

@@ -95,6 +95,22 @@ class Source(abc.ABC):
     def num_examples(self) -> int:
         return len(next(iter(self.arrays.values())))
 
+    @property
+    def num_kept(self) -> int:
+        """The number of all rows that `kept` returns."""
+        return self.num_examples
+
+    def kept(self, logits: np.ndarray, start: int) -> np.ndarray:
+        """Returns what answers and scores need of the logits of some rows.
+
+        Args:
+            logits: `[B, ...]`: of the rows from number `start` on. Each row is
+                there once, and they are in order.
+            start: The number of the first of them.
+        """
+        del start
+        return logits
+
     def training_batches(
         self, batch_size: int, start_example: int = 0, context: Context = None
     ) -> tf.data.Dataset:

@@ -400,7 +400,8 @@ class Task(abc.ABC):
 
         Args:
             source: From `make_sources`.
-            logits: From `prediction_model`, for every row of the source.
+            logits: From `prediction_model`, for every row of the source: what
+                the source's `kept` returned of them.
         """
         del source
         return logits

@@ -7,11 +7,10 @@ a quotation mark is a character like any other, as in GLUE's files. Lines end at
 LF or CR LF.
 """
 
-import csv
 import dataclasses
-import io
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -23,6 +22,12 @@ from absl import logging
 from bert_tf import files
 from bert_tf import messages
 from bert_tf.tasks import class_names
+
+_LINE_END = re.compile(r"\r\n?|\n")
+# A field of a CSV in quotation marks, or one without, and what ends it.
+_FIELD = re.compile(
+    r'(?:"([^"]*+(?:""[^"]*+)*+)"|([^",\r\n][^,\r\n]*+)?)(,|\r\n?|\n|\Z)'
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,31 +174,41 @@ def csv_rows(path: files.AnyPath) -> Iterator[tuple[int, list[str]]]:
         ValueError: If the file is missing, not UTF-8 or not a CSV; the message
             names file and line.
     """
-    text = files.read_text(path).removeprefix("\ufeff")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    line = 1
     blank_lines: list[int] = []
-    while (fields := _next_row(path, reader, len(text))) is not None:
+    for line, fields in _csv_lines(path):
         if fields:
             yield from ((blank_line, []) for blank_line in blank_lines)
             yield line, fields
             blank_lines = []
         else:
             blank_lines.append(line)
-        line = reader.line_num + 1
 
 
-def _next_row(path, reader, most_characters):
-    """Returns the next row's fields, or None."""
-    # The limit holds for the whole program, so it is put back.
-    limit = csv.field_size_limit()
-    csv.field_size_limit(max(limit, most_characters))
-    try:
-        return next(reader, None)
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {error}.") from error
-    finally:
-        csv.field_size_limit(limit)
+def _csv_lines(path):
+    """Yields (number of its first line, fields) of every row and blank line.
+
+    Not by the module csv: its longest field is a setting of the whole process.
+    """
+    text = files.read_text(path).removeprefix("\ufeff")
+    start = position = 0
+    line = 1
+    fields: list[str] = []
+    while position < len(text) or fields:
+        match = _FIELD.match(text, position)
+        if match is None:
+            raise ValueError(
+                f"{path}, line {line}: a field that begins with a quotation "
+                "mark must end with one, before a comma or the line's end."
+            )
+        quoted, plain, end = match.groups()
+        fields.append(
+            (plain or "") if quoted is None else quoted.replace('""', '"')
+        )
+        position = match.end()
+        if end != ",":
+            yield line, fields if text[start:position] != end else []
+            line += len(_LINE_END.findall(text, start, position))
+            start, fields = position, []
 
 
 def _tsv_rows(path):

@@ -35,10 +35,10 @@ class Predictor:
         self._run_step = run_step
 
     def __call__(self, source: Any, batch_size: int) -> np.ndarray:
-        """Returns the logits, a float32 array `[N, num_outputs]`.
+        """Returns what the source keeps of the logits; by default all.
 
         Args:
-            source: A source of batches; see `input.array_source`.
+            source: A `tasks.source.Source`.
             batch_size: Examples a step, over all replicas.
         """
         batches = self._strategy.distribute_datasets_from_function(
@@ -49,18 +49,22 @@ class Predictor:
         iterator = iter(batches)
         count = source.num_examples
         starts = range(0, count, batch_size)
-        outputs = None
+        outputs, num_filled = None, 0
         with progress_bar.track(starts, "predict", len(starts)) as tracked:
             for start in tracked:
                 rows = self._strategy.gather(
                     self._run_step(iterator), axis=0
                 ).numpy()
+                # The last batch is padded with extra rows.
+                kept = source.kept(rows[: count - start], start)
                 if outputs is None:
                     # Filled in place: joining the batches would hold them all
-                    # twice, which is gigabytes for taggers and spans.
-                    outputs = np.empty((count, *rows.shape[1:]), rows.dtype)
-                # The last batch is padded with extra rows.
-                outputs[start : start + len(rows)] = rows[: count - start]
+                    # twice, which is gigabytes for spans.
+                    outputs = np.empty(
+                        (source.num_kept, *kept.shape[1:]), kept.dtype
+                    )
+                outputs[num_filled : num_filled + len(kept)] = kept
+                num_filled += len(kept)
         assert outputs is not None, "There are no examples."
         return outputs
 

@@ -349,6 +349,10 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
             {"check": True, "timeout_seconds": 0},
             "--timeout_seconds must be 1 or more",
         ),
+        (
+            {"check": False, "timeout_seconds": 5},
+            "--timeout_seconds must not be given with --nocheck",
+        ),
         ({"top_k": 2}, "given with --kind=encoder"),
         *(
             ({name: value}, f"--{name} must be {expected}.*Received: --{name}=")

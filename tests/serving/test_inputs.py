@@ -14,6 +14,7 @@ from bert_tf.serving.kinds.question_answering import QuestionAnswering
 from bert_tf.tasks import fill_mask
 from bert_tf.tasks.question_answering import windows as squad_windows
 from bert_tf.tasks.tagging import windows as tagging_windows
+from bert_tf.text.tokenizers import utf_8
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from support import serving_models
 
@@ -31,7 +32,7 @@ TEXTS = [
 @pytest.mark.parametrize("max_bytes", [1, 2, 3, 4, 5, 8, 20])
 def test_texts_are_cut_between_characters(max_bytes):
     texts = [text.encode() for text in TEXTS]
-    kept, is_cut = inputs.cut_texts(tf.constant(texts), max_bytes)
+    kept, is_cut = utf_8.cut_texts(tf.constant(texts), max_bytes)
     assert kept.numpy().tolist() == [
         text[:max_bytes].decode(errors="ignore").encode() for text in texts
     ]
@@ -42,7 +43,7 @@ def test_texts_are_cut_between_characters(max_bytes):
     "text", [b"\x80" * 9, b"\xff" * 9, b"\x80\x80abc\xe5\xad", b"\xe5" * 9]
 )
 def test_what_is_no_text_is_cut_too(text):
-    kept, is_cut = inputs.cut_texts(tf.constant([[text], [b"a"]]), 5)
+    kept, is_cut = utf_8.cut_texts(tf.constant([[text], [b"a"]]), 5)
     assert is_cut.numpy().tolist() == [[True], [False]]
     assert text.startswith(kept.numpy()[0, 0])
     assert len(kept.numpy()[0, 0]) <= 5

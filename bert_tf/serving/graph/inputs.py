@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf import features
+from bert_tf.text.tokenizers import utf_8
 
 
 def checked(values: Any, *checks: tf.Operation | None) -> Any:
@@ -162,7 +163,7 @@ def take_texts(texts: Any, max_bytes: int) -> Any:
 
     Args:
         texts: string `[B]`, or a list of two of them, of one batch size.
-        max_bytes: As in `cut_texts`.
+        max_bytes: As in `utf_8.cut_texts`.
 
     Raises:
         tf.errors.InvalidArgumentError: As in `check_shapes`.
@@ -171,27 +172,6 @@ def take_texts(texts: Any, max_bytes: int) -> Any:
         lambda texts: tf.TensorSpec([None], tf.string, name="texts"), texts
     )
     return tf.nest.map_structure(
-        lambda texts: cut_texts(texts, max_bytes)[0],
+        lambda texts: utf_8.cut_texts(texts, max_bytes)[0],
         check_shapes(texts, specs),
     )
-
-
-def cut_texts(texts: tf.Tensor, max_bytes: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Cuts the ends off long texts, between two characters.
-
-    Args:
-        texts: string, of any shape.
-        max_bytes: The most bytes that are kept of each.
-
-    Returns:
-        Two tensors of the same shape: the texts, and bool, whether each was
-        cut.
-    """
-    is_cut = tf.strings.length(texts) > max_bytes
-    # One byte too many, so that all characters but the last of these fit.
-    head = tf.strings.substr(texts, 0, max_bytes + 1)
-    count = tf.maximum(tf.strings.length(head, unit="UTF8_CHAR") - 1, 0)
-    kept = tf.strings.substr(
-        head, tf.zeros_like(count), count, unit="UTF8_CHAR"
-    )
-    return tf.where(is_cut, kept, texts), is_cut

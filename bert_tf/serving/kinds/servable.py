@@ -21,7 +21,6 @@ from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.serving import options as options_lib
 from bert_tf.serving.graph import chunks
-from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import ServingModule
 from bert_tf.serving.kinds import texts as texts_lib
@@ -31,6 +30,7 @@ from bert_tf.serving.kinds.texts import Row
 from bert_tf.serving.options import ExportOptions
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers import utf_8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class Servable:
     outputs_of_ids: tuple[Output, ...] = ()
     outputs_of_methods: dict[str, tuple[Output, ...]] = {}
     MODEL: Any = None
-    DEFAULTS: dict[str, Any] = {"max_text_bytes": 2**20}
+    DEFAULTS: dict[str, Any] = {"max_text_bytes": utf_8.MAX_TEXT_BYTES}
     TAKES_PAIRS = True
     MODULE: Any = ServingModule
     FIXED: dict[str, Any] = {}
@@ -430,7 +430,7 @@ class Servable:
 
     def cut(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns strings cut to `max_text_bytes`, and which were cut."""
-        return inputs_lib.cut_texts(texts, self.options.max_text_bytes)
+        return utf_8.cut_texts(texts, self.options.max_text_bytes)
 
     def read_texts(self, path: files.AnyPath) -> list[Row]:
         """Reads the texts of a development set, as training read them.

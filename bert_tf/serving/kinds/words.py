@@ -142,9 +142,9 @@ class Words(Servable):
             )
             source = TaggingSource(examples=examples, labels=(), maker=maker)
             batches = source.evaluation_batches(_BATCH_SIZE)
-            outputs, is_read = source.word_logits(
-                np.concatenate([self.model(batch) for batch in batches])
-            )
+            logits = np.concatenate([self.model(batch) for batch in batches])
+            windows, places, is_read = source.word_places
+            outputs = logits[windows, places]
         return WordOutputs(
             words.with_flat_values(tf.constant(outputs)),
             tf.constant(is_read),

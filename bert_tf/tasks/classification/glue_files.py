@@ -85,18 +85,23 @@ class TaskFiles:
 
 
 def glue_task(name: str) -> TaskFiles:
-    """Returns the `TaskFiles` of one of GLUE's tasks.
+    """Returns the `TaskFiles` of one of GLUE's tasks; see `glue_key`."""
+    return GLUE_TASKS[glue_key(name)]
+
+
+def glue_key(name: str) -> str:
+    """Returns the key in `GLUE_TASKS` of one of GLUE's tasks.
 
     Args:
-        name: A key of `GLUE_TASKS`; case and hyphens do not matter.
+        name: The key; case and hyphens do not matter.
 
     Raises:
         ValueError: If there is no such task.
     """
     wanted = name.lower().replace("-", "")
-    for key, task_files in GLUE_TASKS.items():
+    for key in GLUE_TASKS:
         if key.replace("-", "") == wanted:
-            return task_files
+            return key
     raise ValueError(
         f"`task_name` must be one of {', '.join(GLUE_TASKS)}, or tsv. "
         f"Received: task_name={name!r}."

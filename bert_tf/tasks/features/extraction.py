@@ -23,8 +23,8 @@ from bert_tf.tasks.features.options import MEAN
 from bert_tf.tasks.features.options import NONE
 from bert_tf.tasks.features.options import POOLING
 from bert_tf.tasks.features.options import SEPARATE
-from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
+from bert_tf.text.tokenizers import utf_8
 from bert_tf.training import strategy as strategies
 
 
@@ -161,15 +161,9 @@ class Extractor:
 
         @tf.function(autograph=False, reduce_retracing=True)
         def encode(texts):
-            tokenize = preprocessor.tokenizer.tokenize
-            segments = [tokenize(text).merge_dims(1, 2) for text in texts]
-            lengths = tf.add_n([segment.row_lengths() for segment in segments])
-            inputs = packing.pack(
-                segments, preprocessor.max_seq_length, preprocessor.vocabulary
-            )
-            return inputs, lengths + preprocessor.vocabulary.special.count(
-                len(segments)
-            )
+            heads, have_more = zip(*map(utf_8.cut_texts, texts))
+            inputs, is_cut = preprocessor.encode_with_is_cut(heads)
+            return inputs, tf.reduce_any([is_cut, *have_more], axis=0)
 
         def vectors_of(inputs):
             outputs = encoder(inputs, training=False)
@@ -214,10 +208,10 @@ class Extractor:
             yield from self._batch_features(batch, batch_size, index)
 
     def _batch_features(self, batch, batch_size, first_index):
-        inputs, lengths = self._inputs(batch, batch_size)
+        inputs, are_cut = self._inputs(batch, batch_size)
         outputs = self._run_step(self._distribute(inputs))
         vectors = self._strategy.gather(outputs, axis=0).numpy()
-        for row, length in enumerate(lengths):
+        for row, is_cut in enumerate(are_cut):
             num_tokens = inputs[features.INPUT_MASK][row].sum()
             found = (
                 vectors[row] if self._is_pooled else vectors[row, :num_tokens]
@@ -231,11 +225,11 @@ class Extractor:
                 index=first_index + row,
                 token_ids=inputs[features.INPUT_IDS][row, :num_tokens],
                 vectors=found,
-                is_cut=bool(length > num_tokens),
+                is_cut=bool(is_cut),
             )
 
     def _inputs(self, batch, batch_size):
-        """Returns the model inputs, and the number of tokens of each line.
+        """Returns the model inputs, and whether each line was cut.
 
         Rows of padding are added, so that all devices get equally many and a
         TPU program keeps its shapes.
@@ -245,14 +239,14 @@ class Extractor:
             name: np.zeros(shape, "int32") for name in features.MODEL_INPUTS
         }
         inputs[features.INPUT_IDS] += self._preprocessor.vocabulary.pad_id
-        lengths = np.zeros(len(batch), "int64")
+        are_cut = np.zeros(len(batch), bool)
         for num_texts in (1, 2):
             # Lines of one text are packed apart: they have no second [SEP].
             rows = [i for i, line in enumerate(batch) if len(line) == num_texts]
             if not rows:
                 continue
             columns = zip(*(batch[row] for row in rows))
-            packed, lengths[rows] = self._encode(
+            packed, are_cut[rows] = self._encode(
                 [tf.constant(column) for column in columns]
             )
             for name, value in packed.items():
@@ -265,7 +259,7 @@ class Extractor:
                 name: value[:num_rows, :longest]
                 for name, value in inputs.items()
             }
-        return inputs, lengths
+        return inputs, are_cut
 
     def _distribute(self, inputs):
         """Returns each replica's rows."""

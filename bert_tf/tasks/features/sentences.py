@@ -33,6 +33,7 @@ from bert_tf.tasks.features.options import MEAN
 from bert_tf.text import packing
 from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers import files as tokenizer_files
+from bert_tf.text.tokenizers import utf_8
 
 # Texts that are tokenized at once, as long as they may be.
 _TOKENIZED = 256
@@ -127,7 +128,8 @@ class Embedder:
 
         @tf.function(autograph=False, reduce_retracing=True)
         def tokenize(texts):
-            pieces = tokenizer.tokenize(texts).merge_dims(1, 2)
+            heads, _ = utf_8.cut_texts(texts)
+            pieces = tokenizer.tokenize(heads).merge_dims(1, 2)
             # The rest has no place, and may be a book.
             return pieces[:, : self.max_seq_length]
 

@@ -305,16 +305,27 @@ class WordSource(Source):
 
         return make
 
-    def word_logits(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Picks the logits of words out of those of windows.
+    @property
+    def num_kept(self) -> int:
+        return len(self.examples.words)
+
+    def kept(self, logits: np.ndarray, start: int) -> np.ndarray:
+        """Returns the logits of the words that are tagged in some windows.
 
         Args:
-            logits: float32 `[num_examples, L, num_labels]`, an array.
+            logits: float32 `[B, L, num_labels]`, of windows.
+            start: As in `Source.kept`.
+        """
+        windows, places, _ = self.word_places
+        words = slice(*np.searchsorted(windows, [start, start + len(logits)]))
+        return logits[windows[words] - start, places[words]]
 
-        Returns:
-            float32 `[W, num_labels]`, an array, and bool `[W]`: which words
-            have their first piece in a window. The logits of the others mean
-            nothing.
+    @functools.cached_property
+    def word_places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where words are tagged: int `[W]`, their windows, in rising order.
+
+        Also int `[W]`, the places in the windows; and bool `[W]`, which words
+        have their first piece in a window: the places of others mean nothing.
         """
         num_pieces = self._pieces_of_words
         sentence = np.repeat(
@@ -329,10 +340,11 @@ class WordSource(Source):
             tf.constant(self._pieces_of_sentences[sentence], tf.int32),
         )
         windows_before = np.cumsum(self.num_windows) - self.num_windows
-        # The place of a word without pieces may be after its sentence's end.
-        place = np.where(has_piece, place, 0)
         row = windows_before[sentence] + np.where(has_piece, window, 0)
-        return logits[row, place], has_piece
+        # Words without pieces are with the word before. Their place may be
+        # after their sentence's end.
+        row = np.maximum.accumulate(row)
+        return row, np.where(has_piece, place, 0), has_piece
 
     @functools.cached_property
     def _pieces_of_words(self):
@@ -384,33 +396,47 @@ class TaggingSource(WordSource):
             return None
         return with_weights(self.examples.tag_ids(self.labels), 1)
 
-    def predict(self, logits: np.ndarray) -> list[str]:
+    def kept(self, logits: np.ndarray, start: int) -> np.ndarray:
+        """Returns the likeliest tag's id and the loss of words: `[words, 2]`.
+
+        The loss is 0 if the tags are not known. There may be thousands of tags:
+        logits of all words would be gigabytes.
+
+        Args:
+            logits, start: As in `WordSource.kept`.
+        """
+        logits_WK = super().kept(logits, start)
+        losses = np.zeros(len(logits_WK))
+        if self.word_labels is not None:
+            first = np.searchsorted(self.word_places[0], start)
+            labels = self.word_labels[first : first + len(logits_WK), 0]
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels.astype(np.int32), logits_WK
+            )
+        return np.stack([np.argmax(logits_WK, axis=-1), losses], axis=-1)
+
+    def predict(self, kept: np.ndarray) -> list[str]:
         """Returns the likeliest tags of all words, a list of W strings.
 
         A word that no window tags is outside of all entities.
 
         Args:
-            logits: See `word_logits`.
+            kept: `[W, 2]`, from `kept`.
         """
-        logits_WK, has_piece = self.word_logits(logits)
+        _, _, has_piece = self.word_places
         return [
-            self.labels[label] if is_seen else "O"
-            for label, is_seen in zip(np.argmax(logits_WK, axis=-1), has_piece)
+            self.labels[int(label)] if is_seen else "O"
+            for label, is_seen in zip(kept[:, 0], has_piece)
         ]
 
-    def loss(self, logits: np.ndarray) -> float:
+    def loss(self, kept: np.ndarray) -> float:
         """Returns the mean loss of the words that a window tags, a float.
 
         Args:
-            logits: See `word_logits`.
+            kept: `[W, 2]`, from `kept`.
         """
-        logits_WK, has_piece = self.word_logits(logits)
-        assert self.word_labels is not None
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            self.word_labels[has_piece, 0].astype(np.int32),
-            logits_WK[has_piece],
-        )
-        return float(np.mean(losses, dtype=np.float64))
+        _, _, has_piece = self.word_places
+        return float(np.mean(kept[has_piece, 1], dtype=np.float64))
 
 
 def padded_outputs(

@@ -9,6 +9,9 @@ WHITE_SPACE = (
 )
 # A byte that never occurs in UTF-8.
 END = b"\xff"
+# Bytes of a text that are read by default. A sequence seldom has room for more,
+# and tokenizing takes some 50 times the memory of the text.
+MAX_TEXT_BYTES = 2**20
 _VALID = r"[^\x{d800}-\x{dfff}]*"
 
 
@@ -22,3 +25,26 @@ def valid(texts: tf.Tensor) -> tf.Tensor:
             texts, "UTF-8", "UTF-8", errors="ignore"
         ),
     )
+
+
+def cut_texts(
+    texts: tf.Tensor, max_bytes: int = MAX_TEXT_BYTES
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Cuts the ends off long texts, between two characters.
+
+    Args:
+        texts: string, of any shape.
+        max_bytes: The most bytes that are kept of each.
+
+    Returns:
+        Two tensors of the same shape: the texts, and bool, whether each was
+        cut.
+    """
+    is_cut = tf.strings.length(texts) > max_bytes
+    # One byte too many, so that all characters but the last of these fit.
+    head = tf.strings.substr(texts, 0, max_bytes + 1)
+    count = tf.maximum(tf.strings.length(head, unit="UTF8_CHAR") - 1, 0)
+    kept = tf.strings.substr(
+        head, tf.zeros_like(count), count, unit="UTF8_CHAR"
+    )
+    return tf.where(is_cut, kept, texts), is_cut

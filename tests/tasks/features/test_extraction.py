@@ -112,6 +112,22 @@ def test_vectors_are_those_of_each_line_alone(
         np.testing.assert_allclose(line.vectors, wanted, atol=1e-5)
 
 
+def test_a_book_is_not_tokenized_to_its_end(encoder, preprocessor):
+    extractor = feature_extraction.Extractor(
+        encoder,
+        preprocessor,
+        Extraction(layers=(0,)),
+        strategies.make_strategy(),
+    )
+    lines = [("a" + " " * 2**20 + "b",), ("a", "b" + " " * 2**20 + "a")]
+    found = list(extractor(lines, batch_size=2))
+    assert [" ".join(tokens_of(line)) for line in found] == [
+        "[CLS] a [SEP]",
+        "[CLS] a [SEP] b [SEP]",
+    ]
+    assert [line.is_cut for line in found] == [True, True]
+
+
 def test_numbers_that_are_none_are_refused(encoder, preprocessor):
     broken = BertEncoder(encoder.config)
     broken.set_weights(encoder.get_weights())

@@ -87,6 +87,12 @@ def test_vectors_are_those_of_each_text_alone(encoder, pooling):
         np.testing.assert_allclose(vector, wanted, atol=1e-5)
 
 
+def test_a_book_is_not_tokenized_to_its_end(encoder):
+    vectors = SentenceVectors(pooling="mean", is_normalized=False)
+    found = embedder_of(encoder, vectors)(["a", "a" + " " * 2**20 + "b"])
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
+
+
 def test_layers_and_prompts_of_a_folder_hold(encoder, tmp_path):
     source = serving_models.model_dir("encoder")
     preprocessor = Preprocessor.from_folder(source)

@@ -195,7 +195,7 @@ def test_blanks_around_labels_are_taken_off_and_counted(tmp_path, caplog):
         ("a.csv", SWAG.replace("video-id", "sent2"), ".* 'sent2', once"),
         ("a.csv", SWAG.replace("video-id", "label"), ".* 'label', once"),
         ("a.csv", SWAG + "1,2\n", "line 5: a row must have 9 columns. .* 2"),
-        ("a.csv", SWAG + '1,"2"3\n', "line 5: .*expected after"),
+        ("a.csv", SWAG + '1,"2"3\n', "line 5: .*quotation mark must end"),
         ("a.tsv", CODAH + "o\ta\tb\tc\t1\n", "line 4: .* 3 choices.* 2"),
         ("a.tsv", "o\ta\tb\t0\n", "line 1: .* two or more choices.* 1"),
         ("a.tsv", "o\ta\n", "line 1: .* Received: 2 columns"),

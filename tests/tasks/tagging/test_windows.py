@@ -186,13 +186,21 @@ def test_every_word_is_predicted_once_and_where_it_was_learned():
     ids = np.where(weights, labels, 4).astype(int)
     logits = np.eye(5, dtype=np.float32)[ids]
 
-    predicted = source.predict(logits)
+    kept = source.kept(logits, 0)
+    predicted = source.predict(kept)
 
     for word, tag, wanted in zip(examples.words, predicted, examples.tags):
         assert tag == ("O" if word == "\u200b" else wanted)
     loss = np.log(np.e + 4) - 1
-    assert source.loss(logits) == pytest.approx(loss, rel=1e-5)
-    assert source.loss(-logits) > loss
+    assert source.loss(kept) == pytest.approx(loss, rel=1e-5)
+    assert source.loss(source.kept(-logits, 0)) > loss
+    # Of each word two numbers, whatever the batches and the number of tags.
+    assert kept.shape == (len(examples.words), 2) == (source.num_kept, 2)
+    batches = [
+        source.kept(logits[start : start + 3], start)
+        for start in range(0, len(logits), 3)
+    ]
+    np.testing.assert_array_equal(np.concatenate(batches), kept)
 
 
 def test_word_longer_than_the_window_is_carried_over():
@@ -248,7 +256,8 @@ def test_sentences_without_tags_are_predicted():
     assert features.LABELS not in batch
     logits = np.zeros((source.num_examples, 9, 5), np.float32)
     logits[:, :, 1] = 1
-    assert source.predict(logits) == ["B-x", "O", *["B-x"] * 12]
+    kept = source.kept(logits, 0)
+    assert source.predict(kept) == ["B-x", "O", *["B-x"] * 12]
 
 
 def test_unknown_tag_is_told_at_once():
