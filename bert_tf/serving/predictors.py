@@ -1,5 +1,7 @@
 """Asks a model questions in this process: strings in, plain answers out."""
 
+import dataclasses
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -18,26 +20,12 @@ from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import TracedModel
 from bert_tf.serving.kinds import opening
+from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.embedding import Embedding
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.options import OF_ANSWERS
 from bert_tf.serving.options import ExportOptions
 
-# The `ExportOptions` that change answers, and not files or servers.
-_OPTIONS = (
-    "kind",
-    "max_seq_length",
-    "text_features",
-    "tokens_in_text",
-    "pooling",
-    "normalize",
-    "prompt_name",
-    "prompt",
-    "top_k",
-    "max_text_bytes",
-    "max_windows",
-    "max_masks",
-    "precision",
-)
 # Rows that go into the graph together; it computes a few of them at a time.
 _BATCH_SIZE = 32
 
@@ -77,10 +65,10 @@ def predictor(folder: files.AnyPath, **options: Any) -> "Predictor":
             "KERAS_BACKEND=tensorflow before Keras is imported. "
             f"Received: KERAS_BACKEND={backend}."
         )
-    others = sorted({*options} - {*_OPTIONS})
+    others = sorted({*options} - {*OF_ANSWERS})
     if others:
         raise ValueError(
-            f"The options must be among {', '.join(_OPTIONS)}. "
+            f"The options must be among {', '.join(OF_ANSWERS)}. "
             f"Received: {', '.join(others)}."
         )
     asked = ExportOptions(**options)
@@ -96,7 +84,11 @@ def predictor(folder: files.AnyPath, **options: Any) -> "Predictor":
             f"Received: kind={kind.KIND!r}"
             f"{'' if asked.kind == kind.KIND else ', for want of a task'}."
         )
-    return Predictor(opening.open_folder(path, asked))
+    top_k = None
+    if "top_k" not in kind.DEFAULTS:
+        # Not of the graph, which gives all classes.
+        top_k, asked = asked.top_k, dataclasses.replace(asked, top_k=None)
+    return Predictor(opening.open_folder(path, asked), top_k)
 
 
 class _Graph:
@@ -133,6 +125,7 @@ class Predictor:
 
     Args:
         servable: The `Servable`.
+        top_k: The default of a call's `top_k`.
 
     Call arguments:
         *texts: The columns, in order: each a string, or a list, tuple, NumPy
@@ -154,8 +147,10 @@ class Predictor:
             length, or hold something else than strings.
     """
 
-    def __init__(self, servable: Servable) -> None:
+    def __init__(self, servable: Servable, top_k: int | None = None) -> None:
+        python_answers.check_top_k(servable, top_k)
         self._servable = servable
+        self._top_k = top_k
         self.model = servable.model
         self._specs = signatures.strings_spec(servable.text_features)
         self.columns = tuple(self._specs)
@@ -167,6 +162,7 @@ class Predictor:
     def __call__(
         self, *texts: Any, top_k: int | None = None, **named: Any
     ) -> Any:
+        top_k = self._top_k if top_k is None else top_k
         python_answers.check_top_k(self._servable, top_k)
         rows, is_one = self._rows(self._in_order(texts, named))
         answers: list[Any] = []
@@ -183,6 +179,44 @@ class Predictor:
         if isinstance(self._servable, Embedding):
             return np.reshape(answers, [-1, *(self._servable.row_shape or ())])
         return answers
+
+    def read_file(self, path: files.AnyPath) -> list[Any]:
+        """Returns the columns of a file, as a call takes them.
+
+        Args:
+            path: A .tsv or .csv with a header, a .jsonl or a .parquet that has
+                the columns `columns`; a file of the model's task; or any other
+                file with one text per line and tabs between several.
+
+        Raises:
+            ValueError: If it is no such file; the message names the line.
+        """
+        return self._to_columns(self._servable.read_texts(path))
+
+    def parse_lines(self, lines: Iterable[str], source: str) -> list[Any]:
+        """Returns the columns of lines, with tabs between several texts.
+
+        Args:
+            lines: The lines.
+            source: Where they come from; errors name it.
+
+        Raises:
+            ValueError: If a line does not have as many texts as a row.
+        """
+        count = len(self._servable.text_features)
+        return self._to_columns(texts_lib.parse_texts(lines, count, source))
+
+    def _to_columns(self, rows):
+        found: dict[str, list[list[str]]] = {name: [] for name in self.columns}
+        for name, column in zip(self._servable.text_features, zip(*rows)):
+            found[name].append(
+                [text.decode("utf-8", "replace") for text in column]
+            )
+        # Choices share one name.
+        return [
+            list(zip(*found[name])) if spec.shape.rank > 1 else found[name][0]
+            for name, spec in self._specs.items()
+        ]
 
     def similarity(self, left: Any, right: Any) -> Any:
         """Returns the cosines of embeddings.
@@ -272,16 +306,15 @@ def _read_column(
             strings, or of such iterables.
         shape: `[]`, or `[C]` for choices.
     """
-    if isinstance(column, str):
-        rows, is_one = [column], not shape
-    else:
-        rows, is_one = _listed(name, column), False
+    is_one = isinstance(column, str)
+    rows = [column] if is_one else _listed(name, column)
     if not shape:
         _check_strings(name, rows)
         return rows, is_one
-    if rows and all(isinstance(row, str) for row in rows):
-        rows, is_one = [rows], True
-    choices = [tuple(_listed(name, row)) for row in rows]
+    is_one = bool(rows) and all(isinstance(row, str) for row in rows)
+    choices = [
+        tuple(_listed(name, row)) for row in ([rows] if is_one else rows)
+    ]
     for row in choices:
         _check_strings(name, row)
         if len(row) != shape[0]:

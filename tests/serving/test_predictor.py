@@ -87,6 +87,10 @@ def test_classes(predict_with):
         predict(TEXTS, OTHERS, top_k=2), [entries[:2] for entries in ranked]
     )
     assert len(predict("a", "b", top_k=9)) == 3
+    folder = serving_models.model_dir("pair")
+    check_same(
+        bert_tf.predictor(folder, top_k=2)(TEXTS[1], OTHERS[1]), ranked[1][:2]
+    )
 
 
 def test_regression(predict_with):
@@ -295,6 +299,7 @@ def test_what_a_kind_does_not_have(predict_with):
         ("encoder", {"kind": "preprocessor"}, "Received: .*'preprocessor'"),
         ("pair", {"freeze": True}, "must be among kind, .*Received: freeze"),
         ("pair", {"pooling": "cls"}, "--pooling must not be given"),
+        ("squad", {"top_k": 2}, "for labels and masks only. .*top_k=2"),
     ],
 )
 def test_wrong_options_are_told_in_one_line(kind, options, message):
