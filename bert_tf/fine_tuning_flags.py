@@ -83,6 +83,8 @@ def open_data_set(
             set.
     """
     if tfds_name is None:
+        if tfds_data_dir is not None:
+            raise ValueError("--tfds_data_dir must be given with --tfds_name.")
         return None
     for name, value in others.items():
         if value is not None:

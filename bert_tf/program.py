@@ -151,6 +151,8 @@ def _parse(argv):
     try:
         with help_printed():
             try:
+                # Former names may stand in a --flagfile, too.
+                argv = flags.FLAGS.read_flags_from_files(argv, force_gnu=False)
                 rest = flags.FLAGS(flag_aliases.renamed(argv, {*flags.FLAGS}))
             except SystemExit:
                 # Of --help: absl ends with 1, as if it were an error.

@@ -62,7 +62,7 @@ def main(argv):
 
     runs = []
     for task, rate, seed in itertools.product(tasks, rates, seeds):
-        folder = f"{config.output_dir}/{task}/lr{rate}-seed{seed}"
+        folder = os.path.join(config.output_dir, task, f"lr{rate}-seed{seed}")
         run_flags = [
             *("--do_train", "--do_eval", *_data_flags(tasks[task])),
             *(f"--learning_rate={rate}", f"--random_seed={seed}"),
@@ -204,11 +204,16 @@ def _classify(arguments):
         # once, even if it gets both signals.
         process.terminate()
 
+    before = {}
     for number in (signal.SIGTERM, signal.SIGINT):
         # A background process is started with Ctrl-C ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, stop)
-    code = process.wait()
+            before[number] = signal.signal(number, stop)
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if was_told or code == preemption.PREEMPTED_EXIT_CODE:
         sys.exit(preemption.PREEMPTED_EXIT_CODE)
     return code == 0

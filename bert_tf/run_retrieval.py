@@ -15,8 +15,7 @@ tokenizer), the state of the training in train/, the scores of --eval_file in
 eval_results.txt, and a report with the worst queries in report.md. For scored
 pairs, the scores are Spearman's and Pearson's correlations; otherwise recall,
 MRR@10, nDCG@10 and MAP over all passages of --eval_file and --corpus_file. The
-cosines of the pairs of
---predict_file are written to test_results.tsv.
+cosines of the pairs of --predict_file are written to test_results.tsv.
 
 Rerun the same command to resume after a stop, or after the end with more
 --num_train_epochs.
@@ -47,8 +46,28 @@ def main(argv):
     if config.do_eval and flags.FLAGS.metric is None:
         is_scored = files.has_scores(paths["dev"], _LABEL_COLUMN.value)
         given["metric"] = "spearman" if is_scored else "nDCG@10"
+    _check_scores_are_read(config, paths)
     fine_tuning_flags.tune(
         config, RetrievalTask, paths, _LABEL_COLUMN.value, **given
+    )
+
+
+def _check_scores_are_read(config, paths):
+    """Raises `ValueError` if a flag describes scores that nothing reads."""
+    from bert_tf.tasks.retrieval import files
+
+    names = ("label_column", "max_score")
+    given = [name for name in names if flags.FLAGS[name].present]
+    trains = config.do_train and flags.FLAGS.loss_name in options.SCORED
+    if not given or trains:
+        return
+    column = _LABEL_COLUMN.value
+    if config.do_eval and files.has_scores(paths["dev"], column):
+        return
+    raise ValueError(
+        f"--{given[0]} must be given with --do_train and --loss_name="
+        f"{' or '.join(options.SCORED)}, or with --do_eval and an --eval_file "
+        f"that has the column {column!r}."
     )
 
 

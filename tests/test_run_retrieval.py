@@ -279,6 +279,10 @@ def test_bad_flags_are_told_at_once(tmp_path, run_program):
             "--symmetric must be given with --loss_name=multiple_negatives",
         ),
         ("--metric=MAP", "--metric must be given with --do_eval"),
+        (
+            f"--label_column=scroe --do_eval --eval_file={path}",
+            "--label_column must be given with --do_train and --loss_name=",
+        ),
     ):
         refused = run_program(
             PROGRAM,

@@ -48,6 +48,7 @@ PRECISIONS = (FLOAT32, BFLOAT16)
 OF_KINDS = (
     "pooling",
     "normalize",
+    "prompt_name",
     "prompt",
     "layer",
     "count_tokens",

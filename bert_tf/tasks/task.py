@@ -159,7 +159,7 @@ class Task(abc.ABC):
     def get_config(self):
         """Returns all fields, for Keras's files of compiled models."""
         return {
-            field.name: getattr(self, field.name)
+            stored_name(field): getattr(self, field.name)
             for field in dataclasses.fields(self)
             if field.init
         }
@@ -167,9 +167,12 @@ class Task(abc.ABC):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes the task from `get_config`; tuples may have become lists."""
+        names = {
+            stored_name(field): field.name for field in dataclasses.fields(cls)
+        }
         return cls(
             **{
-                name: tuple(value) if isinstance(value, list) else value
+                names[name]: tuple(value) if isinstance(value, list) else value
                 for name, value in config.items()
             }
         )
@@ -563,7 +566,7 @@ def check_names(task: Any) -> None:
 
 
 def stored_name(field: dataclasses.Field[Any]) -> str:
-    """Returns a field's name in task.json, where earlier releases fixed it."""
+    """Returns a field's name in files, where earlier releases fixed it."""
     return field.metadata.get("stored_as", field.name)
 
 

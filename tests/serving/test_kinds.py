@@ -663,3 +663,8 @@ def test_rows_of_another_set_are_not_taken_for_glues(tmp_path):
     path.write_text("id\tlabel\ttext\n7\t0\tA\n")
     with pytest.raises(ValueError, match="must have the columns sentence, "):
         read_texts(path, "glue", "sst-2", ("sentence",))
+
+
+def test_layer_0_is_an_option_that_was_given():
+    with pytest.raises(ValueError, match="--layer must not be given with"):
+        serving_models.servable("encoder", kind="embedding", layer=0)

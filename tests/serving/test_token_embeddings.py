@@ -178,6 +178,7 @@ def test_the_table_says_what_is_there():
         ({"layer": -3}, "--layer must be from -2 to 1, as the"),
         ({"layer": 0.5}, "--layer must be an integer"),
         ({"top_k": 1}, "--top_k must not be given with --kind"),
+        ({"prompt_name": "q"}, "--prompt_name must not be given with --kind"),
         ({"text_features": ("a", "b")}, "--text_features must be one name"),
     ],
 )

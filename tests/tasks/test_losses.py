@@ -11,6 +11,7 @@ from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multi_label import MultiLabelTask
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.retrieval.task import RetrievalTask
 from bert_tf.tasks.tagging.task import TaggingTask
 from bert_tf.tasks.task import with_weights
 
@@ -176,3 +177,13 @@ def test_a_head_is_of_the_task_and_its_labels_whatever_its_scores():
     ):
         assert not CLASSES.takes_head_of(task.to_dict())
         assert not task.takes_head_of(CLASSES.to_dict())
+
+
+def test_a_loss_of_0_2_0_is_read():
+    """The fields of retrieval had other names, which files keep."""
+    config = RetrievalTask(symmetric=True).get_config()
+    assert (config["is_symmetric"], config["corpus"]) == (True, ())
+    own = config | {"is_normalized": False, "corpus": ["a"]}
+    task = RetrievalTask.from_config(own)
+    assert (task.normalize, task.symmetric) == (False, True)
+    assert task.corpus_file == ("a",)

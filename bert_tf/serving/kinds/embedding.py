@@ -72,6 +72,7 @@ class Embedding(Servable):
     DEFAULTS = Servable.DEFAULTS | {
         "pooling": MEAN,
         "normalize": False,
+        "prompt_name": None,
         "prompt": "",
         COUNT_TOKENS: False,
     }

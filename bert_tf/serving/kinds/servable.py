@@ -136,7 +136,9 @@ class Servable:
                 options.contents == options_lib.TEXT
                 or name not in options_lib.OF_TEXTS
             )
-            if not is_taken and value not in (None, False, default):
+            # Not `in`: for Python, 0 is False.
+            is_given = value is not None and value is not False
+            if not is_taken and is_given and value != default:
                 raise ValueError(
                     f"--{name} must not be given with --kind={cls.KIND} and "
                     f"--contents={options.contents}. "

@@ -71,7 +71,9 @@ class Run:
                 f"{path}: that run had other flags: {' '.join(differences)}. "
                 "Give another --output_dir, or delete the run's folder."
             )
-        self._remove_state()
+        # 0.2.0 could keep the states of runs.
+        if not found.get("keeps_state", True):
+            self._remove_state()
         self.results = found["results"]
 
     def finish(self) -> None:
@@ -79,7 +81,11 @@ class Run:
         self.results = evaluation.read_results(
             f"{self.folder}/{evaluation.RESULTS_FILE}"
         )
-        values = {"flags": [*self.flags], "results": self.results}
+        values = {
+            "flags": [*self.flags],
+            "keeps_state": False,
+            "results": self.results,
+        }
         atomic.write_text(
             os.path.join(self.folder, _RUN_FILE),
             json.dumps(values, indent=1) + "\n",

@@ -153,8 +153,8 @@ def _class_ids(builder, task, feature):
         hint = ""
         if len(names) == len(task.labels):
             hint = (
-                " To train, give --labels in the data set's words; for a tuned "
-                "model, write them as `labels` into its task.json."
+                " The data set's words can be written as `labels` into the "
+                "model's task.json."
             )
         if not (hint and (_are_numbers(names) or _are_numbers(task.labels))):
             raise ValueError(

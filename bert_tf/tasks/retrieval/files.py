@@ -214,9 +214,9 @@ def _check_has_no_scores(data, found, score_column):
                 f"{columns.title(data)}: has scores in the column {name!r}, "
                 "but with this loss every second text would be a positive, "
                 "whatever its score. To train on scored pairs, use "
-                "--loss=cosent or cosine with --score_column. If all pairs are "
-                "positives, name the columns of texts (--text_columns, or "
-                "text_columns of the task). "
+                "--loss_name=cosent or cosine with --label_column. If all "
+                "pairs are positives, name the columns of texts "
+                "(--text_columns, or text_columns of the task). "
                 f"Received: the columns {', '.join(found)}."
             )
 

@@ -148,6 +148,7 @@ class RetrievalOptions:
         is_stored=False,
         may_differ=True,
         only_with={"do_eval": (True,)},
+        stored_as="corpus",
     )
     chunk_size: int | None = described.option(
         None,
