@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bert_tf.saving import save
     from bert_tf.serving.exporter import export
     from bert_tf.serving.options import ExportOptions
+    from bert_tf.serving.predictors import predictor
     from bert_tf.tasks.classification.task import ClassificationTask
     from bert_tf.tasks.multi_label import MultiLabelTask
     from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
@@ -66,6 +67,7 @@ __all__ = [
     "WarmupDecay",
     "export",
     "load",
+    "predictor",
     "save",
     "tuning",
 ]
@@ -95,6 +97,7 @@ _MODULES = {
     "WarmupDecay": "bert_tf.optimizers.schedule",
     "export": "bert_tf.serving.exporter",
     "load": "bert_tf.saving",
+    "predictor": "bert_tf.serving.predictors",
     "save": "bert_tf.saving",
     "tuning": "bert_tf.tuning",
 }

@@ -32,6 +32,7 @@ COMMANDS = {
     "choose": "bert_tf.run_multiple_choice",
     "rerank": "bert_tf.run_reranker",
     "retrieval": "bert_tf.run_retrieval",
+    "predict": "bert_tf.run_predict",
     "fill-mask": "bert_tf.run_fill_mask",
     "playground": "bert_tf.run_playground",
     "search": "bert_tf.run_search",

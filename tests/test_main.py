@@ -30,7 +30,7 @@ def test_help_lists_every_program(monkeypatch, capsys):
     command.main()
     lines = capsys.readouterr().out.splitlines()
     found = programs()
-    assert len(found) == 21
+    assert len(found) == 22
     assert sorted(command.COMMANDS.values()) == sorted(found)
     for name, module in command.COMMANDS.items():
         line = next(line for line in lines if line.startswith(f"  {name} "))

@@ -96,6 +96,10 @@ REFUSALS = {
         "--do_train",
     ),
     "run_playground": ("--model_dir must be given.", "--port=0"),
+    "run_predict": (
+        "Either --text or --input_file must be given.",
+        "--model_dir=a",
+    ),
     "run_pretraining": (
         "--learning_rate must be 0 or more. Received: ",
         "--input_file=a",
@@ -366,6 +370,7 @@ def test_sigterm_ends_a_program_that_cleans_up():
         "bert_tf.export.export_saved_model",
         "bert_tf.extract_features",
         "bert_tf.run_fill_mask",
+        "bert_tf.run_predict",
         "bert_tf.run_search",
     ],
 )

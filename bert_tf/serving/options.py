@@ -58,7 +58,23 @@ OF_KINDS = (
     "max_masks",
     "token_column",
 )
-# Those of them that are about strings.
+# Options that change answers, and not files or servers: a predictor's.
+OF_ANSWERS = (
+    "kind",
+    "max_seq_length",
+    "text_features",
+    "tokens_in_text",
+    "pooling",
+    "normalize",
+    "prompt_name",
+    "prompt",
+    "top_k",
+    "max_text_bytes",
+    "max_windows",
+    "max_masks",
+    "precision",
+)
+# Those of `OF_KINDS` that are about strings.
 OF_TEXTS = ("count_tokens", "max_text_bytes", "max_windows")
 
 # Loading a large model, or answering a large batch, takes a tenth of this.

@@ -12,6 +12,7 @@ rerank/{train,dev,test}.tsv      query, text, label
 minilm                           a folder of Hugging Face's, an encoder
 uncased_L-12_H-768_A-12          a release of Google's
 pretrained                       a model folder of ours, with both heads
+models                           a folder of each of `_TASKS`, untrained
 """
 
 import csv
@@ -20,10 +21,18 @@ import random
 
 import keras
 
+import bert_tf
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.tasks.classification.task import ClassificationTask
+from bert_tf.tasks.multi_label import MultiLabelTask
+from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
+from bert_tf.tasks.question_answering.task import SquadTask
+from bert_tf.tasks.reranking.task import RerankingTask
+from bert_tf.tasks.tagging.task import TaggingTask
+from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
@@ -44,6 +53,25 @@ VOCABULARY = Vocabulary(
         *".,?!'-",
     )
 )
+
+_TASKS = {
+    "tickets": ClassificationTask(
+        name="tickets",
+        text_features=("text",),
+        labels=("law", "sales"),
+        metrics=("accuracy",),
+    ),
+    "topics": MultiLabelTask(
+        name="topics", text_features=("text",), labels=("law", "sales", "art")
+    ),
+    "stars": ClassificationTask(
+        name="stars", text_features=("text",), metrics=("pearson",)
+    ),
+    "ner": TaggingTask(labels=("O", *_TAGS), scheme="bio"),
+    "squad": SquadTask(),
+    "choices": MultipleChoiceTask(num_choices=3),
+    "reranker": RerankingTask(),
+}
 
 
 def write(folder):
@@ -198,3 +226,7 @@ def _write_models(folder):
     checkpoints.save(minilm, BertEncoder(config), spec, 512)
     checkpoints.save(ours, BertPretrainer(config), spec, 512)
     checkpoints.convert(ours, str(folder / "uncased_L-12_H-768_A-12"), "google")
+    preprocessor = Preprocessor(spec, 128)
+    for name, task in _TASKS.items():
+        model = task.make_model(config)
+        bert_tf.save(folder / "models" / name, model, preprocessor, task)

@@ -81,7 +81,7 @@ def make_signatures(servable: Any, module: Any) -> dict[str, Any]:
     # Signatures with the same answers share their graph, which is most of what
     # an export traces, writes and loads.
     answers = {
-        of: _trace_answer(servable, module, of)
+        of: trace_answer(servable, module, of)
         for of in dict.fromkeys(form.of for form in servable.forms.values())
     }
     return {
@@ -99,8 +99,14 @@ def _spec(servable, module, of):
     return strings_spec(servable.text_features)
 
 
-def _trace_answer(servable, module, of):
-    """Returns a function from ids or strings to all that a signature gives."""
+def trace_answer(servable: Any, module: Any, of: str) -> Any:
+    """Returns a function from ids or strings to all that a signature gives.
+
+    Args:
+        servable: A `Servable`.
+        module: Its `MODULE`, or for strings what has `encode` and `model`.
+        of: `IDS` or `STRINGS`.
+    """
     names = {
         output.name
         for name, form in servable.forms.items()
