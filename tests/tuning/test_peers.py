@@ -81,6 +81,7 @@ class GivenBatches:
 
     unit = "examples"
     num_examples = NUM_STEPS * BATCH_SIZE
+    num_texts = 1
     examples = Examples(texts=([""] * num_examples,), labels=None)
 
     def __init__(self, batches):
