@@ -100,15 +100,16 @@ class WordScoresTask(Task):
     def prediction_model(self, model, max_seq_length):
         return windows.padded_outputs(model, max_seq_length)
 
-    def answers(self, source, logits):
-        return source.word_logits(logits)[0][:, 0]
+    def answers(self, source, kept):
+        # The outputs of the words, `[W, 1]`.
+        return kept[:, 0]
 
-    def evaluate(self, source, logits, answers):
+    def evaluate(self, source, kept, answers):
         scores, weights = source.examples.scores.T
-        kept = weights > 0
+        counts = weights > 0
         return {
-            "eval_loss": float(np.mean((answers - scores)[kept] ** 2)),
-            "eval_pearson": metrics.pearson(answers[kept], scores[kept]),
+            "eval_loss": float(np.mean((answers - scores)[counts] ** 2)),
+            "eval_pearson": metrics.pearson(answers[counts], scores[counts]),
         }
 
     def report_sections(self, examples, answers, results):

@@ -193,7 +193,7 @@ def test_stored_set_with_scores(stored):
             "team",
             "abc",
             "train",
-            "must be a, b, c, in any order. .* it, law, sales. To train, give",
+            "must be a, b, c, in any order. .* it, law, sales. The data set's",
         ),
         (
             "subject",
