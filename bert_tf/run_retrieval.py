@@ -43,31 +43,28 @@ def main(argv):
     from bert_tf.tasks.retrieval.task import RetrievalTask
 
     given = {}
+    is_scored = config.do_eval and files.has_scores(
+        paths["dev"], _LABEL_COLUMN.value
+    )
     if config.do_eval and flags.FLAGS.metric is None:
-        is_scored = files.has_scores(paths["dev"], _LABEL_COLUMN.value)
         given["metric"] = "spearman" if is_scored else "nDCG@10"
-    _check_scores_are_read(config, paths)
+    _check_scores_are_read(config, is_scored)
     fine_tuning_flags.tune(
         config, RetrievalTask, paths, _LABEL_COLUMN.value, **given
     )
 
 
-def _check_scores_are_read(config, paths):
+def _check_scores_are_read(config, is_scored):
     """Raises `ValueError` if a flag describes scores that nothing reads."""
-    from bert_tf.tasks.retrieval import files
-
     names = ("label_column", "max_score")
     given = [name for name in names if flags.FLAGS[name].present]
     trains = config.do_train and flags.FLAGS.loss_name in options.SCORED
-    if not given or trains:
-        return
-    column = _LABEL_COLUMN.value
-    if config.do_eval and files.has_scores(paths["dev"], column):
+    if not given or trains or is_scored:
         return
     raise ValueError(
         f"--{given[0]} must be given with --do_train and --loss_name="
         f"{' or '.join(options.SCORED)}, or with --do_eval and an --eval_file "
-        f"that has the column {column!r}."
+        f"that has the column {_LABEL_COLUMN.value!r}."
     )
 
 

@@ -12,10 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.playground import requests
-from bert_tf.serving.graph import signatures
-from bert_tf.serving.graph.module import TracedModel
 from bert_tf.serving.kinds.embedding import OUTPUT
 from bert_tf.serving.kinds.servable import Servable
+from bert_tf.serving.predictors import Predictor
 from bert_tf.tasks import families
 from bert_tf.tasks.retrieval import ranking
 
@@ -37,16 +36,7 @@ class Shown(abc.ABC):
     def __init__(self, servable: Servable) -> None:
         self.servable = servable
         self.task = servable.task
-        model = TracedModel(servable)
-
-        @tf.function(
-            autograph=False,
-            input_signature=[signatures.strings_spec(servable.text_features)],
-        )
-        def answer(texts):
-            return servable.answer_texts(texts, servable.preprocess, model)
-
-        self._answer = answer
+        self._predictor = Predictor(servable)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,24 +63,14 @@ class Shown(abc.ABC):
         """Returns the answer to texts, ready for JSON."""
 
     def answers_to(
-        self, rows: Sequence[Sequence[str]]
+        self, rows: Sequence[Sequence[Any]]
     ) -> dict[str, np.ndarray]:
         """Returns the servable's answers: {name: array `[N, ...]`}.
 
         Args:
-            rows: N rows, each with one text per name.
+            rows: As in `Predictor.compute`.
         """
-        columns: dict[str, list[tuple[str, ...]]] = {}
-        for name, column in zip(self.servable.text_features, zip(*rows)):
-            columns.setdefault(name, []).append(column)
-        texts = {
-            # Choices share one name and are stacked to `[N, C]`.
-            name: tf.constant(own[0] if len(own) == 1 else list(zip(*own)))
-            for name, own in columns.items()
-        }
-        return {
-            name: value.numpy() for name, value in self._answer(texts).items()
-        }
+        return self._predictor.compute(rows)
 
 
 def _numbers(values):
@@ -224,8 +204,8 @@ class Choices(Shown):
         self._are_cut = are_cut
 
     def answer(self, texts: Sequence[str]) -> dict[str, Any]:
-        found = self.answers_to([texts])
         context, *choices = texts
+        found = self.answers_to([(context, choices)])
         contexts = tf.constant([context] * len(choices))
         is_cut = self._are_cut(contexts, tf.constant(choices))
         return {

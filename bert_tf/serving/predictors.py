@@ -170,7 +170,7 @@ class Predictor:
         with progress_bar.track(starts, "predict", len(starts)) as tracked:
             for start in tracked:
                 batch = rows[start : start + _BATCH_SIZE]
-                found = self._compute(batch)
+                found = self.compute(batch)
                 answers += python_answers.read_rows(
                     self._servable, found, batch, top_k
                 )
@@ -245,8 +245,13 @@ class Predictor:
         norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
         return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
 
-    def _compute(self, rows):
-        """Returns the servable's answers to rows: {name: array `[N, ...]`}."""
+    def compute(self, rows: Sequence[Sequence[Any]]) -> dict[str, np.ndarray]:
+        """Returns the export's own answers to rows: {name: array `[N, ...]`}.
+
+        Args:
+            rows: N rows of a text for each of `columns`, or of several texts
+                for choices.
+        """
         texts = {
             name: tf.constant(column, tf.string)
             for name, column in zip(self.columns, zip(*rows))

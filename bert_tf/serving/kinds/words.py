@@ -7,6 +7,7 @@ training data may be several of these words ("U.S."); the model learned from the
 first.
 """
 
+import abc
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +46,7 @@ class WordOutputs(NamedTuple):
     limits: tf.Tensor
 
 
-class Words(Servable):
+class Words(Servable, abc.ABC):
     """Answers about words; each kind declares its own.
 
     Attributes of a kind:
@@ -58,9 +59,9 @@ class Words(Servable):
     TAKES_PAIRS = False
     COUNT: str
 
+    @abc.abstractmethod
     def answer_words(self, words: WordOutputs) -> dict[str, tf.Tensor]:
         """Returns the answers to strings, except `is_cut`."""
-        raise NotImplementedError
 
     def answer_texts(
         self,
