@@ -279,8 +279,9 @@ def next_commands(out):
         ),
         (
             "Let the pre-trained model fill in a word:",
-            "bert_tf/run_fill_mask.py",
+            "bert_tf/run_predict.py",
             [
+                "--kind=fill_mask",
                 f"--model_dir={out}/pretrained",
                 "--text=Returns the [MASK] of the array.",
             ],

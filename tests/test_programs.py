@@ -79,12 +79,6 @@ REFUSALS = {
         "--output_dir=no/where",
         "--losses=nothing",
     ),
-    "run_fill_mask": (
-        "--top_k=0",
-        "--model_dir=a",
-        "--text=b",
-        "--top_k=0",
-    ),
     "run_glue": (
         "--seeds: must be numbers, separated by commas. Received: a",
         "--output_dir=no/where",
@@ -369,7 +363,6 @@ def test_sigterm_ends_a_program_that_cleans_up():
         "bert_tf.export.convert_checkpoint",
         "bert_tf.export.export_saved_model",
         "bert_tf.extract_features",
-        "bert_tf.run_fill_mask",
         "bert_tf.run_predict",
         "bert_tf.run_search",
     ],
