@@ -12,10 +12,10 @@ ALIASES = {
     "embedding": "pooling",
     "input_file": "check_file",
     "loss": "loss_name",
-    "max_score": "max_negative_score",
     "score_column": "label_column",
     "serving_precision": "precision",
     "test_file": "predict_file",
+    "triplets_file": "output_file",
 }
 
 
