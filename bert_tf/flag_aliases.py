@@ -10,10 +10,14 @@ from absl import logging
 ALIASES = {
     "corpus_prompt": "passage_prompt",
     "embedding": "pooling",
+    "glue_dir": "data_dir",
     "input_file": "check_file",
+    "learning_rates": "learning_rate",
     "loss": "loss_name",
     "score_column": "label_column",
+    "seeds": "random_seed",
     "serving_precision": "precision",
+    "tasks": "task_name",
     "test_file": "predict_file",
     "triplets_file": "output_file",
 }

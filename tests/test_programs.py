@@ -80,9 +80,10 @@ REFUSALS = {
         "--losses=nothing",
     ),
     "run_glue": (
-        "--seeds: must be numbers, separated by commas. Received: a",
+        "--random_seed must be numbers with commas between. Received: ",
+        "--data_dir=a",
         "--output_dir=no/where",
-        "--seeds=a",
+        "--random_seed=a",
     ),
     "run_multiple_choice": (
         "--train_file must be given.",
@@ -142,7 +143,7 @@ REFUSALS = {
 # Of a fine-tuning program: flags that it asks for before the others.
 ALSO_NEEDED = {
     "run_distillation": ("--teacher=a", "--data_dir=b"),
-    "run_glue": ("--glue_dir=a", "--init_checkpoint=b"),
+    "run_glue": ("--data_dir=a", "--init_checkpoint=b"),
 }
 
 
