@@ -473,12 +473,12 @@ def tune_all(folder):
     for task, (rates, seeds) in _GLUE.items():
         recipe.run(
             "-m bert_tf.run_glue",
-            glue_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
-            tasks=task,
+            data_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
+            task_name=task,
             output_dir=folder / "tuned" / task,
             init_checkpoint=folder / "pretrained",
-            learning_rates=rates,
-            seeds=seeds,
+            learning_rate=rates,
+            random_seed=seeds,
             num_train_epochs=3,
             mixed_precision=_MIXED_PRECISION.value,
             **_TUNING,

@@ -214,12 +214,12 @@ def train_family(folder, plan):
     )
     recipe.run(
         "-m bert_tf.run_glue",
-        glue_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
-        tasks="SST-2",
+        data_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
+        task_name="SST-2",
         output_dir=folder / "tuned",
         init_checkpoint=folder / "pretrained",
-        learning_rates="1e-4",
-        seeds="0",
+        learning_rate="1e-4",
+        random_seed="0",
         num_train_epochs=1,
         max_seq_length=_LENGTH,
         mixed_precision=_MIXED_PRECISION.value,

@@ -195,12 +195,12 @@ def train_and_tune(folder, plan, num_steps, seed):
     )
     recipe.run(
         "-m bert_tf.run_glue",
-        glue_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
-        tasks=",".join(_TASKS.value),
+        data_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
+        task_name=",".join(_TASKS.value),
         output_dir=folder / "tuned",
         init_checkpoint=folder / "pretrained",
-        learning_rates="1e-4",
-        seeds=",".join(_TUNING_SEEDS.value),
+        learning_rate="1e-4",
+        random_seed=",".join(_TUNING_SEEDS.value),
         num_train_epochs=3,
         max_seq_length=_LENGTH,
         mixed_precision=_MIXED_PRECISION.value,

@@ -171,12 +171,12 @@ def tune(folder, config_file, **weights):
             # Runs beside the other tuning: two with one core each are a third
             # faster than one with both.
             threads=1,
-            glue_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
-            tasks=task,
+            data_dir=pathlib.Path(_GLUE_DIR.value).absolute(),
+            task_name=task,
             output_dir=folder / task,
             bert_config_file=config_file,
-            learning_rates=learning_rates,
-            seeds=seeds,
+            learning_rate=learning_rates,
+            random_seed=seeds,
             num_train_epochs=_TUNING_EPOCHS,
             max_seq_length=_MAX_SEQ_LENGTH,
             mixed_precision=_MIXED_PRECISION.value,

@@ -33,7 +33,6 @@ COMMANDS = {
     "rerank": "bert_tf.run_reranker",
     "retrieval": "bert_tf.run_retrieval",
     "predict": "bert_tf.run_predict",
-    "fill-mask": "bert_tf.run_fill_mask",
     "playground": "bert_tf.run_playground",
     "search": "bert_tf.run_search",
     "extract-features": "bert_tf.extract_features",

@@ -49,6 +49,7 @@ _KINDS: dict[Any, str] = {
     str | None: "a string, path or None",
     Sequence[str]: "names",
     Sequence[int]: "integers",
+    Sequence[float]: "numbers",
 }
 # What may be given for a type. Not by `isinstance`: for Python, True is an
 # integer.
@@ -140,7 +141,7 @@ def _as_flag(value):
 
 def _is_of(kind, value):
     """Returns whether a value is of one of `_KINDS`."""
-    if kind in (Sequence[str], Sequence[int]):
+    if typing.get_origin(kind) is Sequence:
         (kind,) = typing.get_args(kind)
         return isinstance(value, tuple) and all(
             _is_of(kind, entry) for entry in value

@@ -10,12 +10,16 @@ from absl import logging
 ALIASES = {
     "corpus_prompt": "passage_prompt",
     "embedding": "pooling",
+    "glue_dir": "data_dir",
     "input_file": "check_file",
+    "learning_rates": "learning_rate",
     "loss": "loss_name",
-    "max_score": "max_negative_score",
     "score_column": "label_column",
+    "seeds": "random_seed",
     "serving_precision": "precision",
+    "tasks": "task_name",
     "test_file": "predict_file",
+    "triplets_file": "output_file",
 }
 
 

@@ -243,7 +243,8 @@ def define_flags(
         if choices:
             holder = flags.DEFINE_enum(name, default, choices, help_text)
         elif typing.get_origin(field.type) is Sequence:
-            holder = flags.DEFINE_list(name, [*(default or ())], help_text)
+            words = [*map(str, default or ())]
+            holder = flags.DEFINE_list(name, words, help_text)
         else:
             holder = _DEFINE[kind](name, default, help_text)
         holders[field.name] = holder
@@ -286,8 +287,8 @@ def value_of(field: dataclasses.Field[Any]) -> Any:
         ValueError: If a list is to hold numbers, and does not.
     """
     flag = flags.FLAGS[field.name]
-    if field.type == Sequence[int]:
-        return numbers(flag)
+    if field.type in (Sequence[int], Sequence[float]):
+        return _numbers(flag, *typing.get_args(field.type))
     return tuple(flag.value) if isinstance(flag.value, list) else flag.value
 
 
@@ -347,17 +348,12 @@ def check_as_tuned(
         )
 
 
-def numbers(flag: flags.FlagHolder | flags.Flag) -> tuple[int, ...]:
-    """Returns the whole numbers in a list flag.
-
-    Raises:
-        ValueError: If an entry is negative or no whole number; the message
-            names the flag.
-    """
-    words = flag.value or []
-    if not all(word.isdecimal() for word in words):
+def _numbers(flag, kind):
+    """Returns the numbers in a list flag."""
+    try:
+        return tuple(map(kind, flag.value or ()))
+    except ValueError:
         raise ValueError(
             f"--{flag.name} must be numbers with commas between. "
-            f"Received: --{flag.name}={','.join(words)}."
-        )
-    return tuple(map(int, words))
+            f"Received: --{flag.name}={','.join(flag.value)}."
+        ) from None

@@ -95,7 +95,6 @@ _OF_RECORDS = program.define_flags(
         "max_predictions_per_seq",
         "input_shares",
         "optimizer",
-        "keep_checkpoint_max",
         "max_eval_steps",
         "skip_nonfinite_steps",
     ),
@@ -151,7 +150,6 @@ _TUNE_NULL_THRESHOLD = flags.DEFINE_bool(
 _OF_TASKS = (
     "num_train_epochs",
     "warmup_proportion",
-    "bias_correction",
     "reinit_top_layers",
     "freeze_lower_layers",
     "early_stopping_epochs",
@@ -280,8 +278,6 @@ def _distil_on_records():
         PretrainingOptions,
         max_seq_length=length.value if length.present else None,
         num_warmup_steps=num_warmup_steps,
-        # That of tasks has another default.
-        bias_correction=None,
     )
     options.check_places()
     from bert_tf.runs import distillation

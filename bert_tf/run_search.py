@@ -9,13 +9,12 @@ with every text, and prints recall@1, 10 and 100, MRR@10, nDCG@10 and MAP. They
 go into eval_results.txt, the scores of every query into query_scores.tsv, and
 the worst queries into report.md. With --squad_files=dev.json,train.json, the
 paragraph of each question in the first file is searched for among the
-paragraphs of all files. --sts_file adds the correlation of similarities with
-human scores.
+paragraphs of all files.
 
 --do_search writes the --top_k texts of every query as lines of JSON. --do_mine
 writes triplets to train on: a query, its text, and a text that the model
-mistakes for one. --num_negatives, --range_min, --range_max, --absolute_margin,
---relative_margin and --max_negative_score say which texts these are.
+mistakes for one. --num_negatives, --range_min, --range_max and
+--relative_margin say which texts these are.
 
 The vectors are computed only once: a run that was stopped resumes where it was,
 and later runs reuse them.

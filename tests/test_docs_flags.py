@@ -252,7 +252,7 @@ for x in a b; do
     bert_tf convert --input=$x,y \\
         --output=b > c
 done
-X=1 bert_tf fill-mask --text='a
+X=1 bert_tf predict --text='a
 b' | head
 """
 
@@ -269,5 +269,5 @@ def test_lines_go_on_and_loops_are_whole():
     assert [step.programs for step in found] == [
         [],
         [("bert_tf.export.convert_checkpoint", ["--input=$x,y", "--output=b"])],
-        [("bert_tf.run_fill_mask", ["--text=a\nb"])],
+        [("bert_tf.run_predict", ["--text=a\nb"])],
     ]

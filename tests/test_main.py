@@ -30,7 +30,7 @@ def test_help_lists_every_program(monkeypatch, capsys):
     command.main()
     lines = capsys.readouterr().out.splitlines()
     found = programs()
-    assert len(found) == 22
+    assert len(found) == 21
     assert sorted(command.COMMANDS.values()) == sorted(found)
     for name, module in command.COMMANDS.items():
         line = next(line for line in lines if line.startswith(f"  {name} "))
@@ -64,22 +64,22 @@ def test_command_is_its_program(run_program):
     # The script that pip makes: its `__main__` is not the package's.
     script = pathlib.Path(sys.executable).with_name("bert_tf")
     installed = subprocess.run(
-        [script, "fill-mask", "--help"], capture_output=True, text=True
+        [script, "predict", "--help"], capture_output=True, text=True
     )
     assert (installed.returncode, installed.stderr) == (0, "")
     shown = [installed.stdout]
-    for program in (("bert_tf", "fill-mask"), ("bert_tf.run_fill_mask",)):
+    for program in (("bert_tf", "predict"), ("bert_tf.run_predict",)):
         done = run_program(*program, "--help", check=False)
         shown.append(done.stdout)
     # One of the lines is the name under which it was started.
-    names = (".py:", "bert_tf fill-mask:")
+    names = (".py:", "bert_tf predict:")
     first, *others = (
         [line for line in text.splitlines() if not line.endswith(names)]
         for text in shown
     )
-    assert "  --top_k: Tokens for each mask." in first
+    assert "  --input_file: A file of texts." in first
     assert others == [first, first]
-    refused = run_program("bert_tf", "fill-mask", "--top_k=0", check=False)
+    refused = run_program("bert_tf", "predict", "--top_k=a", check=False)
     assert refused.returncode == 1
-    assert refused.stderr.startswith("bert_tf fill-mask: error: ")
+    assert refused.stderr.startswith("bert_tf predict: error: ")
     assert refused.stderr.count("\n") == 1

@@ -79,16 +79,11 @@ REFUSALS = {
         "--output_dir=no/where",
         "--losses=nothing",
     ),
-    "run_fill_mask": (
-        "--top_k=0",
-        "--model_dir=a",
-        "--text=b",
-        "--top_k=0",
-    ),
     "run_glue": (
-        "--seeds: must be numbers, separated by commas. Received: a",
+        "--random_seed must be numbers with commas between. Received: ",
+        "--data_dir=a",
         "--output_dir=no/where",
-        "--seeds=a",
+        "--random_seed=a",
     ),
     "run_multiple_choice": (
         "--train_file must be given.",
@@ -148,7 +143,7 @@ REFUSALS = {
 # Of a fine-tuning program: flags that it asks for before the others.
 ALSO_NEEDED = {
     "run_distillation": ("--teacher=a", "--data_dir=b"),
-    "run_glue": ("--glue_dir=a", "--init_checkpoint=b"),
+    "run_glue": ("--data_dir=a", "--init_checkpoint=b"),
 }
 
 
@@ -369,7 +364,6 @@ def test_sigterm_ends_a_program_that_cleans_up():
         "bert_tf.export.convert_checkpoint",
         "bert_tf.export.export_saved_model",
         "bert_tf.extract_features",
-        "bert_tf.run_fill_mask",
         "bert_tf.run_predict",
         "bert_tf.run_search",
     ],

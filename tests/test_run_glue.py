@@ -23,9 +23,9 @@ def flags(tmp_path):
     write_tsv(tmp_path / "glue" / "RTE", ("test",), 3)
     return (
         *releases.write_flags(tmp_path, TOKENS),
-        f"--glue_dir={tmp_path / 'glue'}",
+        f"--data_dir={tmp_path / 'glue'}",
         f"--output_dir={tmp_path / 'output'}",
-        "--tasks=RTE",
+        "--task_name=RTE",
         "--max_seq_length=12",
         "--train_batch_size=4",
         "--num_train_epochs=1",
@@ -47,10 +47,11 @@ def write_tsv(folder, splits, num_columns, label=None):
 def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
     output = tmp_path / "output"
     flags += (
-        "--learning_rates=1.2345678e-5",
+        "--learning_rate=1.2345678e-5",
         "--do_predict",
         "--strategy=one_device",
     )
+    # Its name in 0.2.0.
     done = run_program(PROGRAM, *flags, "--seeds=7")
     folder = output / "rte" / "lr1.2345678e-05-seed7"
     results = releases.read_results(folder)
@@ -90,7 +91,7 @@ def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
     path.write_text(json.dumps(json.loads(text) | {"keeps_state": True}))
     # As a kill leaves it that came while the state was removed.
     (folder / "train").mkdir()
-    again = run_program(PROGRAM, *flags, "--seeds=7,8")
+    again = run_program(PROGRAM, *flags, "--random_seed=7,8")
     assert not (folder / "train").exists()
     assert "is finished" in again.stderr
     assert "run_classifier" not in again.stderr
@@ -102,17 +103,17 @@ def test_run_is_tabled_and_not_repeated(tmp_path, flags, run_program):
     path.parent.mkdir()
     text = re.sub("seed(=?)7", r"seed\g<1>9", json.dumps(unknown))
     path.write_text(text)
-    run_program(PROGRAM, *flags, "--seeds=9,7")
+    run_program(PROGRAM, *flags, "--random_seed=9,7")
     (row,) = json.loads((output / "table.json").read_text())["table"]
     assert (row["best"], row["best run"]) == (
         100 * results["eval_accuracy"],
         "lr1.2345678e-05-seed7",
     )
     assert row["median"] is None
-    run_program(PROGRAM, *flags, "--seeds=9,7,8")
+    run_program(PROGRAM, *flags, "--random_seed=9,7,8")
     (row,) = json.loads((output / "table.json").read_text())["table"]
     assert row["median"] == 0
-    flags += ("--seeds=7", "--warmup_proportion=0")
+    flags += ("--random_seed=7", "--warmup_proportion=0")
     refused = run_program(PROGRAM, *flags, check=False)
     assert refused.returncode == 1
     assert "other flags: --warmup_proportion=0" in refused.stderr
@@ -124,8 +125,8 @@ def test_median_and_best_over_seeds_and_a_failure(tmp_path, flags, run_program):
     done = run_program(
         PROGRAM,
         *flags,
-        "--learning_rates=1e-3,1e30",
-        "--seeds=1,2",
+        "--learning_rate=1e-3,1e30",
+        "--random_seed=1,2",
         "--num_train_epochs=4",
         check=False,
     )
@@ -169,12 +170,12 @@ def test_a_run_that_is_told_to_stop_tells_its_program(tmp_path, number):
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (("--tasks=RTE,AX",), "--tasks=AX must be given with MNLI"),
-        (("--tasks=RTE,CoLA",), "There is no file .*CoLA/train.tsv"),
-        (("--learning_rate=1",), "must be given as --learning_rates"),
-        (("--seeds=a",), "--seeds: must be numbers"),
-        (("--seeds=-1",), "--seeds: --random_seed must be in"),
-        (("--learning_rates=nan",), "--learning_rates: --learning_rate must"),
+        (("--task_name=RTE,AX",), "--task_name=AX must be given with MNLI"),
+        (("--task_name=RTE,CoLA",), "There is no file .*CoLA/train.tsv"),
+        (("--random_seed=a",), "--random_seed must be numbers"),
+        (("--random_seed=-1",), "--random_seed must be in"),
+        (("--learning_rate=nan",), "--learning_rate must be 0 or more"),
+        (("--learning_rate=",), "--learning_rate must be given"),
         (("--num_train_epochs=0",), "--num_train_epochs must be positive"),
     ],
 )
@@ -203,7 +204,7 @@ def test_a_task_of_no_leaderboard_is_predicted(tmp_path, flags, run_program):
             for name in ("contradiction", "entailment", "neutral")
         ]
         (folder / f"xnli.{split}.tsv").write_text("\n".join(rows) + "\n")
-    flags += ("--tasks=XNLI-de", "--learning_rates=1e-3", "--do_predict")
+    flags += ("--task_name=XNLI-de", "--learning_rate=1e-3", "--do_predict")
     done = run_program(PROGRAM, *flags)
     assert "leaderboard" not in done.stdout
     (answers,) = (tmp_path / "output").glob("xnli-de/*/test_results.tsv")

@@ -97,7 +97,6 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             num_train_steps=4,
             iterations_per_loop=1,
             peak_tflops=2.5,
-            keep_checkpoint_max=2,
             save_checkpoints_steps=1,
             attention_chunk=128,
             keep_best=True,
@@ -144,7 +143,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         "random_seed": 12345,
     }
     checkpoints_left = sorted(p.stem for p in output.glob("train/*.index"))
-    assert checkpoints_left == ["state-3", "state-4"]
+    assert checkpoints_left == ["state-2", "state-3", "state-4"]
     results = read_results(output / "eval_results.txt")
     assert [name for name, _ in results] == KEYS
     values = {name: float(value) for name, value in results}

@@ -4,12 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from bert_tf.checkpoints.sentence_folder import SentenceVectors
 from bert_tf.tasks.features import sentences
 from references import retrieval as reference
-from support import sentence_models
 from support import serving_models
 
 PROGRAM = "bert_tf.run_search"
@@ -32,10 +29,6 @@ def files(tmp_path_factory):
     for query, grades in RELEVANT.items():
         rows += [f"q{query}\tc{text}\t{grades[text]}" for text in grades]
     (folder / "qrels.tsv").write_text("\n".join(rows))
-    (folder / "sts.tsv").write_text(
-        "sentence1\tsentence2\tscore\n"
-        + "\n".join(f"{TEXTS[n]}\t{TEXTS[n + 1]}\t{n % 3}" for n in range(4))
-    )
     return folder
 
 
@@ -54,7 +47,7 @@ def test_scores_hits_and_triplets(run_program, files, tmp_path):
     command = [
         *flags(files, f"--work_dir={work}", f"--output_dir={tmp_path}/out"),
         *("--do_eval", "--do_search", "--do_mine", "--top_k=3"),
-        *(f"--sts_file={files}/sts.tsv", "--num_negatives=2"),
+        "--num_negatives=2",
     ]
     done = run_program(PROGRAM, *command)
     embedder = sentences.open_embedder(serving_models.model_dir("encoder"))
@@ -77,13 +70,7 @@ def test_scores_hits_and_triplets(run_program, files, tmp_path):
     ):
         wanted = [score(orders[row][0], RELEVANT[row]) for row in RELEVANT]
         assert found[name] == pytest.approx(np.mean(wanted)), name
-    assert (found["queries"], found["texts"], found["sts_pairs"]) == (2, 5, 4)
-    cosines = [
-        reference.cosine(corpus[index], corpus[index + 1])
-        for index in range(len(TEXTS) - 1)
-    ]
-    wanted = stats.spearmanr(cosines, [0, 1, 2, 0]).statistic
-    assert found["sts_spearman"] == pytest.approx(wanted)
+    assert (found["queries"], found["texts"]) == (2, 5)
 
     rows = (tmp_path / "out/search.jsonl").read_text("utf-8").splitlines()
     for (order, scores), row, text in zip(orders, rows, QUESTIONS, strict=True):
@@ -159,71 +146,6 @@ def test_the_text_of_a_query_s_id_is_neither_found_nor_mined(
     }
 
 
-def test_pairs_are_compared_as_the_folder_and_the_flags_say(
-    run_program, files, tmp_path
-):
-    # Of the three similarities the folder says one that is not computed.
-    vectors = SentenceVectors(
-        pooling="mean",
-        is_normalized=False,
-        prompts={"query": "fox ", "own": "lorem "},
-        default_prompt_name="own",
-        similarity="manhattan",
-    )
-    sentence_models.save(tmp_path / "model", vectors)
-    embedder = sentences.open_embedder(tmp_path / "model")
-    labels = [0, 1, 2, 0]
-
-    def wanted(first_prompt, second_prompt, score):
-        left = embedder.with_prompt(first_prompt)(TEXTS[:4])
-        right = embedder.with_prompt(second_prompt)(TEXTS[1:])
-        scores = [score(*pair) for pair in zip(left.tolist(), right.tolist())]
-        return np.corrcoef(scores, labels)[0, 1]
-
-    def run(*others, check=True):
-        return run_program(
-            PROGRAM,
-            f"--model_dir={tmp_path / 'model'}",
-            # Pairs keep no vectors.
-            f"--output_dir={tmp_path / 'work'}",
-            f"--sts_file={files}/sts.tsv",
-            "--do_eval",
-            *others,
-            check=check,
-        )
-
-    refused = run(check=False)
-    assert refused.returncode == 1
-    assert refused.stderr.splitlines()[-1].endswith(
-        "model: `similarity_fn_name` must be one of cosine, dot, or "
-        "--similarity be given. Received: 'manhattan'."
-    )
-    assert not (tmp_path / "work").exists()
-    path = tmp_path / "model/config_sentence_transformers.json"
-    path.write_text(path.read_text().replace("manhattan", "dot"))
-    for others, correlation, similarity in (
-        ((), wanted("lorem ", "lorem ", np.dot), "dot"),
-        (
-            ("--similarity=cosine",),
-            wanted("lorem ", "lorem ", reference.cosine),
-            "cosine",
-        ),
-        (
-            ("--query_prompt=a ", "--passage_prompt="),
-            wanted("a ", "", np.dot),
-            "dot",
-        ),
-    ):
-        run(*others)
-        lines = (tmp_path / "work/eval_results.txt").read_text().splitlines()
-        found = dict(line.split(" = ") for line in lines)
-        assert float(found["sts_pearson"]) == pytest.approx(
-            correlation, abs=1e-4
-        )
-        report = (tmp_path / "work/report.md").read_text()
-        assert f"| similarity | {similarity} |" in report
-
-
 def test_numbers_of_questions_are_not_those_of_paragraphs(
     run_program, tmp_path
 ):
@@ -261,11 +183,10 @@ def test_numbers_of_questions_are_not_those_of_paragraphs(
     [
         (["--do_search", "--top_k=6"], "--top_k must be at most 5, the texts"),
         (["--do_eval", "--squad_files=a"], "--corpus_file must not be given"),
-        (["--do_search", "--sts_file=a"], "--sts_file must be given with"),
-        (["--do_mine", "--triplets_file=a.csv"], "end with .jsonl or .tsv"),
+        (["--do_mine", "--output_file=a.csv"], "end with .jsonl or .tsv"),
         (
-            ["--do_mine", "--queries_file=a.jsonl", "--triplets_file=a.jsonl"],
-            "`triplets_file` is also one of the input files: a.jsonl",
+            ["--do_mine", "--queries_file=a.jsonl", "--output_file=a.jsonl"],
+            "`output_file` is also one of the input files: a.jsonl",
         ),
         (
             ["--do_search", "--queries_file=./search.jsonl", "--output_dir=."],
@@ -273,8 +194,6 @@ def test_numbers_of_questions_are_not_those_of_paragraphs(
             "./search.jsonl",
         ),
         ([], "One of --do_eval, --do_search and --do_mine must be given"),
-        (["--do_eval", "--sts_file=b", "--sts_text_columns=a"], "two names"),
-        (["--do_eval", "--sts_file=b", "--sts_text_columns=a,a"], "differ"),
         (["--do_eval", "--top_k=3"], "--top_k must be given with --do_search"),
         (["--do_eval", "--range_min=3"], "--range_min must be given with --do"),
         (["--do_eval", "--corpus_file="], "--corpus_file must be given"),
@@ -291,33 +210,6 @@ def test_wrong_flags_are_one_line(
     assert done.returncode == 1
     assert message in done.stderr.strip().splitlines()[-1]
     assert not (tmp_path / "work").exists()
-
-
-def test_pairs_without_a_correlation(run_program, tmp_path):
-    header = "sentence1\tsentence2\tscore"
-    command = [
-        f"--model_dir={serving_models.model_dir('encoder')}",
-        f"--output_dir={tmp_path}/out",
-        "--do_eval",
-        f"--sts_file={tmp_path}/sts.tsv",
-    ]
-
-    path = tmp_path / "sts.tsv"
-    path.write_text(f"{header}\nthe fox\tlorem\t1\n")
-    done = run_program(PROGRAM, *command, check=False)
-    assert done.returncode == 1
-    assert (
-        f"{path}: the pairs: must be two or more, to correlate "
-        "their scores. Received: 1."
-    ) in done.stderr.strip().splitlines()[-1]
-    assert not (tmp_path / "out").exists()
-
-    path.write_text(f"{header}\nthe fox\tlorem\t2\nlorem\tquick lorem\t2\n")
-    done = run_program(PROGRAM, *command)
-    assert "given as nan: all 2 labels are equal." in done.stderr
-    assert "sts_spearman = nan\n" in done.stdout
-    results = (tmp_path / "out" / "eval_results.txt").read_text()
-    assert "sts_pearson = nan\n" in results
 
 
 def test_a_corpus_of_one_text_is_searched_but_not_scored(
@@ -346,7 +238,7 @@ def test_scores_are_kept_if_no_negative_is_found(run_program, files, tmp_path):
     done = run_program(
         PROGRAM,
         *flags(files, f"--work_dir={tmp_path}/work"),
-        *("--do_eval", "--do_mine", "--max_negative_score=-1"),
+        *("--do_eval", "--do_mine", "--relative_margin=0.99"),
         check=False,
     )
     assert done.returncode == 1

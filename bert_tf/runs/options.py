@@ -22,13 +22,6 @@ ATTENTION_CHUNK = described.Range(
     f"0 or a positive multiple of {ATTENTION_TILE}",
     lambda value: value >= 0 and value % ATTENTION_TILE == 0,
 )
-# The help of --attention_chunk, the same in every program.
-ATTENTION_CHUNK_HELP = (
-    "How many queries attention computes at once, a multiple of 128; 0 for "
-    "all. The memory of chunks grows with the length, not with its square; "
-    "the result is the same. Default: 256 for sequences of 512 or more "
-    "tokens, otherwise all."
-)
 
 
 def attention_masks(length: int, dropout: float) -> str:
@@ -295,11 +288,82 @@ class ObjectiveOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OptimizerOptions:
-    """The optimizer and its learning rate; see `optimizer.make`.
+class RateOptions:
+    """The learning rate and Adam's bias, in every training.
 
     Args:
         **options: The fields below, as the help of their flags describes them.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    learning_rate: float = described.option(
+        5e-5,
+        "Learning rate at the end of the warmup.",
+        described.NOT_NEGATIVE,
+        of_training=True,
+    )
+    learning_rate_drop: bool = described.option(
+        True,
+        "Count the decay from step 0, as google-research/bert does: the rate "
+        "drops where the warmup ends. --nolearning_rate_drop counts it from "
+        "the end of the warmup.",
+        of_training=True,
+    )
+    bias_correction: bool | None = described.option(
+        None,
+        "Correct the bias of Adam's moments, which google-research/bert does "
+        "not do, and fairseq does for RoBERTa and SpanBERT. The first hundreds "
+        "of steps are then several times smaller, and training on few examples "
+        "is steadier. Default: only for lamb.",
+        of_training=True,
+    )
+    layerwise_learning_rate_decay: float = described.option(
+        1.0,
+        "Factor of the learning rate from each layer to the one below (Howard "
+        "& Ruder 2018). Of K blocks, block k (from 0) has it to the power of "
+        "K - k, the embeddings to the power of K + 1. E.g. 0.9; 1 gives all "
+        "layers one rate.",
+        described.LAYER_SHARE,
+        of_training=True,
+    )
+
+    def __post_init__(self):
+        described.check(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MemoryOptions:
+    """What saves memory, in every training.
+
+    Args:
+        **options: The fields below, as the help of their flags describes them.
+    """
+
+    rematerialize: bool = described.option(
+        False,
+        "Compute the blocks a second time for the gradient instead of keeping "
+        "their activations. Saves memory with long sequences, and takes more "
+        "time. Not for a student that learns attention or relations.",
+    )
+    attention_chunk: int | None = described.option(
+        None,
+        "How many queries attention computes at once, a multiple of 128; 0 for "
+        "all. The memory of chunks grows with the length, not with its square; "
+        "the result is the same. Default: 256 for sequences of 512 or more "
+        "tokens, otherwise all.",
+        ATTENTION_CHUNK,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizerOptions(RateOptions):
+    """The optimizer and its learning rate; see `optimizer.make`.
+
+    Args:
+        **options: The fields below and the inherited ones, as the help of their
+            flags describes them.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -311,11 +375,6 @@ class OptimizerOptions:
         "batches of thousands.",
         choices=OPTIMIZERS,
     )
-    learning_rate: float = described.option(
-        5e-5,
-        "Learning rate at the end of the warmup.",
-        described.NOT_NEGATIVE,
-    )
     num_warmup_steps: int = described.option(
         10_000,
         "Steps in which the learning rate rises; must be fewer than all steps.",
@@ -325,12 +384,6 @@ class OptimizerOptions:
         "linear",
         "Form of the learning rate after the warmup.",
         choices=decays.DECAYS,
-    )
-    learning_rate_drop: bool = described.option(
-        True,
-        "Count the decay from step 0, as google-research/bert does: the rate "
-        "drops where the warmup ends. --nolearning_rate_drop counts it from "
-        "the end of the warmup.",
     )
     weight_decay: float = described.option(
         0.01, "Weight decay; 0 for none.", described.NOT_NEGATIVE
@@ -352,31 +405,16 @@ class OptimizerOptions:
         "RoBERTa.",
         described.NOT_NEGATIVE,
     )
-    bias_correction: bool | None = described.option(
-        None,
-        "Correct the bias of Adam's moments, as fairseq does for RoBERTa and "
-        "SpanBERT. Default: only for lamb.",
-    )
-    layerwise_learning_rate_decay: float = described.option(
-        1.0,
-        "Factor of the learning rate from each layer to the one below. Of K "
-        "blocks, block k (from 0) has it to the power of K - k, the embeddings "
-        "to the power of K + 1. For training that continues from "
-        "--init_checkpoint.",
-        described.LAYER_SHARE,
-    )
-
-    def __post_init__(self):
-        described.check(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingOptions:
+class PretrainingOptions(MemoryOptions):
     """The options of a pre-training.
 
     Args:
         input, objective, optimizer, loop: Options of these parts.
-        **options: The fields below, as the help of their flags describes them.
+        **options: The fields below and the inherited ones, as the help of their
+            flags describes them.
 
     Raises:
         ValueError: If a value is out of its range, or options contradict each
@@ -405,15 +443,6 @@ class PretrainingOptions:
         False,
         "With --do_train --do_eval: evaluate before each checkpoint too, and "
         "keep the model of the lowest loss in the folder best of --output_dir.",
-    )
-    rematerialize: bool = described.option(
-        False,
-        "Compute the blocks a second time for the gradient instead of keeping "
-        "their activations. Saves memory with long sequences, and takes more "
-        "time.",
-    )
-    attention_chunk: int | None = described.option(
-        None, ATTENTION_CHUNK_HELP, ATTENTION_CHUNK
     )
 
     def __post_init__(self):

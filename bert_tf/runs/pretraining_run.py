@@ -259,8 +259,7 @@ def _make_state(options, start, pretraining, sources, eval_source, strategy):
             ),
             options.output_dir,
             description,
-            options.loop.keep_checkpoint_max,
-            _run_settings(
+            settings=_run_settings(
                 options, start, pretraining, sources, eval_source, strategy
             ),
         )

@@ -5,16 +5,12 @@ SavedModel can carry it. Letters in tensor names: B batch, L position, M masks
 of a text, K answers to a mask, V vocabulary.
 """
 
-import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf import features
-from bert_tf import files
-from bert_tf import progress_bar
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
 from bert_tf.features import Batch
@@ -25,32 +21,20 @@ from bert_tf.text.tokenizers.tokenizer import Spec
 from bert_tf.text.tokenizers.words import WHITE_SPACE
 from bert_tf.text.vocabulary import Vocabulary
 
-# Lines that are checked at a time.
-_CHECKED_TOGETHER = 1024
 # RE2's \s, spelled out, at the end of a string.
 _WHITE_SPACE_AT_END = r"[\t\n\f\r ]+$"
 # White space as `tokenizers` has it, at the end of a string.
 _ANY_SPACE_AT_END = rf"[{WHITE_SPACE}]+$"
 
 
-def load_model(path: str) -> BertPretrainer:
-    """Returns the `BertPretrainer` of a checkpoint with a masked-LM head.
-
-    Args:
-        path: A model folder of bert_tf or Hugging Face, or a release of
-            Google's.
-
-    Raises:
-        ValueError: If it has no such head, or cannot be loaded.
-    """
-    with reader.open_checkpoint(path) as checkpoint:
-        return load_open(checkpoint)
-
-
 def load_open(
     checkpoint: reader.Checkpoint, dtype: Any = None
 ) -> BertPretrainer:
-    """Returns the `BertPretrainer` of an open checkpoint; see `load_model`."""
+    """Returns the `BertPretrainer` of an open checkpoint.
+
+    Raises:
+        ValueError: If it has no masked-LM head, or cannot be loaded.
+    """
     found = checkpoint.found_parts
     if parts.MASKED_LM not in found:
         raise ValueError(
@@ -101,50 +85,6 @@ def encode_with_is_cut(
     pieces = parts.with_values(tf.concat([pieces, masks], axis=1))
     packed = [pieces], preprocessor.max_seq_length, preprocessor.vocabulary
     return packing.pack(*packed), packing.is_cut(*packed)
-
-
-def check_texts(
-    texts: Sequence[str | bytes],
-    source: files.AnyPath,
-    preprocessor: Preprocessor,
-) -> None:
-    """Checks that every text has a mask, and no mask that is cut off.
-
-    Args:
-        texts: Strings or bytes.
-        source: Where they come from; errors name it.
-        preprocessor: See `encode`.
-
-    Raises:
-        ValueError: If not; the message names the line.
-    """
-    mask_token = preprocessor.vocabulary.special.mask
-    # A million lines at once would be gigabytes.
-    starts = range(0, len(texts), _CHECKED_TOGETHER)
-    with progress_bar.track(starts, "check", len(starts)) as tracked:
-        for start in tracked:
-            chunk = texts[start : start + _CHECKED_TOGETHER]
-            inputs = encode(tf.constant(chunk), preprocessor)
-            is_mask = find_masks(inputs, preprocessor.vocabulary)
-            num_left = tf.reduce_sum(tf.cast(is_mask, tf.int32), axis=1)
-            for line, text, found, left in zip(
-                itertools.count(start + 1),
-                chunk,
-                count_masks(chunk, mask_token).numpy(),
-                num_left.numpy(),
-            ):
-                if not found:
-                    raise ValueError(
-                        f"{source}, line {line}: the text must have a "
-                        f"{mask_token}. Received: {text!r}."
-                    )
-                if left < found:
-                    raise ValueError(
-                        f"{source}, line {line}: {found - left} of {found} "
-                        f"{mask_token} are beyond the first "
-                        f"{preprocessor.max_seq_length} tokens, all that the "
-                        "model reads."
-                    )
 
 
 def count_masks(texts: tf.Tensor, mask_token: str) -> tf.Tensor:

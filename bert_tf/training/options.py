@@ -20,8 +20,8 @@ JIT_COMPILE = ("true", "false", "auto")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LoopOptions:
-    """How the loop makes, logs and saves steps.
+class StepOptions:
+    """How steps are made, logged and saved, in every training.
 
     Args:
         **options: The fields below, as the help of their flags describes them.
@@ -38,8 +38,10 @@ class LoopOptions:
     )
     jit_compile: bool | str = described.option(
         "auto",
-        "true: compile the step with XLA, which takes seconds to minutes "
-        "before the first step. auto: compile parts of it on a CPU, and "
+        "true: compile the step with XLA, which takes seconds to minutes for "
+        "each length of batches; those of fine-tuning are padded to a quarter, "
+        "half, three quarters or all of --max_seq_length. auto: compile parts "
+        "of it on a CPU if all batches have one length, as records have, and "
         "nothing on a GPU, where the gain has not been measured. A TPU "
         "compiles every step.",
         choices=JIT_COMPILE,
@@ -50,15 +52,35 @@ class LoopOptions:
         "minute.",
         described.POSITIVE,
     )
-    keep_checkpoint_max: int = described.option(
-        5, "Newest checkpoints to keep.", described.POSITIVE
-    )
     iterations_per_loop: int = described.option(
         1000,
         "Most steps from one log line to the next; there is a line at least "
         "every 30 seconds.",
         described.POSITIVE,
     )
+    random_seed: int = described.option(
+        12345,
+        "Seed of the new weights, the order of the examples and the dropout.",
+        described.SEED,
+        of_training=True,
+    )
+
+    def __post_init__(self):
+        described.check(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoopOptions(StepOptions):
+    """How the loop makes, logs and saves steps.
+
+    Args:
+        **options: The fields below and the inherited ones, as the help of their
+            flags describes them.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
     skip_nonfinite_steps: int = described.option(
         0,
         "Skip steps whose gradient is not finite, at most this many in a row. "
@@ -77,14 +99,9 @@ class LoopOptions:
         "22.5, v3 core 61.5, v4 275, v5e 197, v5p 459, v6e 918.",
         described.POSITIVE,
     )
-    random_seed: int = described.option(
-        12345,
-        "Seed of the new weights, the order of the examples and the dropout.",
-        described.SEED,
-    )
 
     def __post_init__(self):
-        described.check(self)
+        super().__post_init__()
         first, end = self.profiled_steps
         if self.profile_steps is not None and not first < end:
             raise ValueError(

@@ -1,5 +1,6 @@
 """Makes what trains a task: the optimizer, and `fit` or the loop."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from bert_tf.training import loop
 from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.options import LoopOptions
+from bert_tf.training.options import StepOptions
 from bert_tf.tuning import fit as fit_lib
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.record import EpochRecord
@@ -40,7 +42,7 @@ def make_optimizer(
             int(num_train_steps * config.warmup_proportion),
             drop=config.learning_rate_drop,
         ),
-        bias_correction=config.bias_correction,
+        bias_correction=bool(config.bias_correction),
         layerwise_decay=config.layerwise_learning_rate_decay,
     )
     return loss_scale.scaled_for(compute_dtype, optimizer)
@@ -78,12 +80,10 @@ def make_trainer(
         num_train_steps=num_train_steps,
         train_batch_size=config.train_batch_size,
         options=LoopOptions(
-            save_checkpoints_steps=config.save_checkpoints_steps,
-            iterations_per_loop=config.iterations_per_loop,
-            random_seed=config.random_seed,
-            gradient_accumulation_steps=config.gradient_accumulation_steps,
-            # Not whether the loop compiles: a TPU's strategy does it itself.
-            jit_compile=config.jit_compile,
+            **{
+                field.name: getattr(config, field.name)
+                for field in dataclasses.fields(StepOptions)
+            }
         ),
     )
     if objective is None and _can_fit(config, strategy, jit_compile):

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import checkpoints
 from bert_tf import features
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.playground import requests
 from bert_tf.playground.model import PlaygroundModel
 from bert_tf.tasks import fill_mask
@@ -79,7 +81,9 @@ def test_masks_are_filled_as_by_the_program():
     inputs = fill_mask.encode(tf.constant(["The [MASK] lorem."]), preprocessor)
     wanted = fill_mask.decode(
         *fill_mask.predict(
-            inputs, fill_mask.load_model(folder), preprocessor.vocabulary
+            inputs,
+            checkpoints.load(folder, BertPretrainer),
+            preprocessor.vocabulary,
         ),
         preprocessor.vocabulary,
         10,

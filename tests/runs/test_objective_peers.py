@@ -186,12 +186,12 @@ def test_electra_from_text_to_a_tuned_discriminator(folder, run_program):
 
     run_program(
         "bert_tf.run_glue",
-        f"--glue_dir={folder}/glue",
-        "--tasks=SST-2",
+        f"--data_dir={folder}/glue",
+        "--task_name=SST-2",
         f"--output_dir={folder}/tuned",
         f"--init_checkpoint={output}",
-        "--learning_rates=1e-3",
-        "--seeds=0",
+        "--learning_rate=1e-3",
+        "--random_seed=0",
         "--num_train_epochs=1",
         f"--max_seq_length={LENGTH}",
     )

@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_tf import checkpoints
 from bert_tf import files
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.serving import saved_model
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds.classification import Classification
@@ -48,7 +49,8 @@ def preprocessor():
 
 @pytest.fixture(scope="module")
 def pretrainer():
-    return fill_mask.load_model(serving_models.model_dir("pretrainer"))
+    folder = serving_models.model_dir("pretrainer")
+    return checkpoints.load(folder, BertPretrainer)
 
 
 @pytest.fixture(scope="module")

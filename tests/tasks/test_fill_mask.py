@@ -1,11 +1,12 @@
 """Fill-mask: "[MASK]" as one token, the likeliest words, texts filled in."""
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import checkpoints
+from bert_tf.checkpoints import reader
+from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.tasks import fill_mask
 from bert_tf.text import packing
@@ -17,7 +18,6 @@ from bert_tf.text.vocabulary import ROBERTA
 from bert_tf.text.vocabulary import Vocabulary
 from support import serving_models
 
-PROGRAM = "bert_tf.run_fill_mask"
 VOCABULARY = serving_models.VOCABULARY
 
 
@@ -28,7 +28,8 @@ def preprocessor():
 
 @pytest.fixture(scope="module")
 def model():
-    return fill_mask.load_model(serving_models.model_dir("pretrainer"))
+    folder = serving_models.model_dir("pretrainer")
+    return checkpoints.load(folder, BertPretrainer)
 
 
 def tokens_of(texts, preprocessor):
@@ -226,70 +227,10 @@ def test_texts_are_filled_in():
     ]
 
 
-def test_texts_that_cannot_be_filled_in_are_named(preprocessor):
-    good = "the [MASK]"
-    fill_mask.check_texts([good], "x", preprocessor)
-    with pytest.raises(ValueError, match=r"x, line 2: .* must have a \[MASK\]"):
-        fill_mask.check_texts([good, "the mask"], "x", preprocessor)
-    with pytest.raises(
-        ValueError, match=r"x, line 2: 1 of 2 \[MASK\] are .*19"
-    ):
-        fill_mask.check_texts(
-            [good, "[MASK]" + "lorem " * 20 + "[MASK]"], "x", preprocessor
-        )
-
-
-def test_many_texts_are_checked_in_chunks(preprocessor, monkeypatch):
-    sizes = []
-    encode = fill_mask.encode
-
-    def counted(texts, preprocessor):
-        sizes.append(len(texts))
-        return encode(texts, preprocessor)
-
-    monkeypatch.setattr(fill_mask, "encode", counted)
-    texts = ["the [MASK]"] * 2500
-    fill_mask.check_texts(texts, "x", preprocessor)
-    assert sizes == [1024, 1024, 452]
-    texts[2099] = b"the mask"
-    with pytest.raises(ValueError, match=r"x, line 2100: .* b'the mask'"):
-        fill_mask.check_texts(texts, "x", preprocessor)
-
-
 def test_model_without_the_head_is_refused():
-    with pytest.raises(ValueError, match="must have a masked-LM head"):
-        fill_mask.load_model(serving_models.model_dir("encoder"))
-
-
-def test_program_answers_every_mask(run_program, tmp_path, preprocessor, model):
-    texts = ["the [MASK] fox[MASK]", "[MASK] lorem"]
-    (tmp_path / "in.txt").write_text("\n".join(texts))
-    run_program(
-        PROGRAM,
-        f"--model_dir={serving_models.model_dir('pretrainer')}",
-        f"--input_file={tmp_path}/in.txt",
-        f"--output_file={tmp_path}/out.jsonl",
-        "--top_k=3",
-        "--batch_size=1",
-    )
-    found, num_masks = fill_mask.predict(
-        fill_mask.encode(tf.constant(texts), preprocessor), model, VOCABULARY
-    )
-    lines = (tmp_path / "out.jsonl").read_text().splitlines()
-    for row, (line, text) in enumerate(zip(lines, texts, strict=True)):
-        record = json.loads(line)
-        assert record["text"] == text
-        assert len(record["masks"]) == num_masks[row]
-        for mask, answers in enumerate(record["masks"]):
-            order = np.argsort(-found[row, mask].numpy())[:3]
-            assert [answer["token_id"] for answer in answers] == order.tolist()
-            np.testing.assert_allclose(
-                [answer["score"] for answer in answers],
-                found[row, mask].numpy()[order],
-                rtol=1e-4,
-            )
-            assert [answer["token"] for answer in answers] == [
-                VOCABULARY.tokens[index] for index in order
-            ]
-            for answer in answers:
-                assert answer["sequence"].count("[MASK]") == num_masks[row] - 1
+    folder = serving_models.model_dir("encoder")
+    with (
+        reader.open_checkpoint(folder) as checkpoint,
+        pytest.raises(ValueError, match="must have a masked-LM head"),
+    ):
+        fill_mask.load_open(checkpoint)

@@ -174,7 +174,7 @@ def write_report(
     results: Mapping[str, float],
     settings: Mapping[str, Any],
     command: str,
-    worst: str | None,
+    worst: str,
 ) -> None:
     """Writes report.md: scores, worst queries, settings and command.
 
@@ -183,11 +183,10 @@ def write_report(
         results: {name: score}.
         settings: {name: value}.
         command: The command that makes it again.
-        worst: The result of `worst_queries`; None if nothing was searched.
+        worst: The result of `worst_queries`.
     """
     parts = ["# Search", tables.table(("result", "value"), results.items())]
-    if worst is not None:
-        parts += ["## Worst queries", worst]
+    parts += ["## Worst queries", worst]
     parts += [
         "## Settings",
         tables.table(("setting", "value"), settings.items()),

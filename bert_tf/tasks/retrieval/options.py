@@ -86,11 +86,6 @@ class RetrievalOptions:
         only_with={"loss_name": (MULTIPLE_NEGATIVES,)},
         stored_as="is_symmetric",
     )
-    hard_negative_weight: float = described.option(
-        0.0,
-        "Added to the logits of a query's own hard negatives.",
-        only_with={"loss_name": (MULTIPLE_NEGATIVES,)},
-    )
     matryoshka_sizes: Sequence[int] = described.option(
         (),
         "E.g. 384,256,128,64: the loss is summed over the vectors cut to each "

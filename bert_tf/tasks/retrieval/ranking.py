@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bert_tf.tasks import metrics
-from bert_tf.tasks.retrieval.search_options import COSINE
 
 
 def ranks(scores: ArrayLike, relevant: ArrayLike) -> np.ndarray:
@@ -153,25 +152,9 @@ def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
     A vector of zeros has the cosine 0 with every other vector.
     """
-    return pair_similarities(left, right, COSINE)
-
-
-def pair_similarities(
-    left: np.ndarray, right: np.ndarray, similarity: str
-) -> np.ndarray:
-    """Returns the similarities of pairs of vectors: float64 `[N]`.
-
-    Args:
-        left, right: float `[N, D]`.
-        similarity: "cosine", which is 0 for a vector of zeros; or "dot" for
-            the dot product.
-    """
     left, right = np.asarray(left, np.float64), np.asarray(right, np.float64)
-    products = np.sum(left * right, axis=1)
-    if similarity != COSINE:
-        return products
     lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    return products / np.maximum(lengths, 1e-24)
+    return np.sum(left * right, axis=1) / np.maximum(lengths, 1e-24)
 
 
 def correlations(

@@ -49,20 +49,11 @@ class Rules:
         "How many of the highest-ranked texts to consider, including those "
         "that --range_min skips.",
     )
-    absolute_margin: float | None = _rule(
-        None,
-        "How far the score of a negative must be below that of the relevant "
-        "text.",
-        described.NOT_NEGATIVE,
-    )
     relative_margin: float | None = _rule(
         None,
-        "The same as --absolute_margin, as a share of the relevant text's "
-        "score.",
+        "How far the score of a negative must be below that of the relevant "
+        "text, as a share of it.",
         described.Range("in [0, 1)", lambda value: 0 <= value < 1),
-    )
-    max_negative_score: float | None = _rule(
-        None, "The highest score of a negative."
     )
 
     def __post_init__(self):
@@ -80,15 +71,10 @@ class Rules:
         Args:
             positive: The score of the relevant text.
         """
-        highest = self.max_negative_score
-        highest = math.inf if highest is None else highest
-        if self.absolute_margin is not None:
-            highest = min(highest, positive - self.absolute_margin)
-        if self.relative_margin is not None:
-            # Of the absolute value: a negative score is also undercut.
-            margin = self.relative_margin * abs(positive)
-            highest = min(highest, positive - margin)
-        return highest
+        if self.relative_margin is None:
+            return math.inf
+        # Of the absolute value: a negative score is also undercut.
+        return positive - self.relative_margin * abs(positive)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,11 +95,16 @@ class SearchOptions(Rules):
     )
     work_dir: str | None = described.option(
         None,
-        "Folder of the vectors; each model needs its own. Not needed with only "
-        "--sts_file.",
+        "Folder of the vectors; each model needs its own.",
     )
     output_dir: str | None = described.option(
         None, "Folder of the results. Default: --work_dir."
+    )
+    output_file: str | None = described.option(
+        None,
+        "The .jsonl or .tsv of triplets that --do_mine writes. Default: "
+        "triplets.jsonl in --output_dir.",
+        only_with={"do_mine": (True,)},
     )
     corpus_file: str | None = described.option(
         None, "BEIR's corpus.jsonl: _id, title, text."
@@ -131,18 +122,6 @@ class SearchOptions(Rules):
         "--relevance_file, comma-separated: the questions of the first file, "
         "the paragraphs of all.",
     )
-    sts_file: str | None = described.option(
-        None,
-        "With --do_eval: pairs of texts with scores, .tsv, .csv, .jsonl or "
-        ".parquet. --query_prompt is put before the first text and "
-        "--passage_prompt before the second. Default: the folder's default "
-        "prompt before both.",
-        only_with={"do_eval": (True,)},
-    )
-    sts_text_columns: Sequence[str] = described.option(
-        ("sentence1", "sentence2"), "Its two columns of texts."
-    )
-    sts_score_column: str = described.option("score", "Its column of scores.")
     do_eval: bool = described.option(False, "Whether to score the search.")
     do_search: bool = described.option(
         False, "Whether to write the best texts for every query."
@@ -153,12 +132,6 @@ class SearchOptions(Rules):
         "Texts a query for --do_search to write.",
         described.POSITIVE,
         only_with={"do_search": (True,)},
-    )
-    triplets_file: str | None = described.option(
-        None,
-        "The .jsonl or .tsv that --do_mine writes. Default: triplets.jsonl in "
-        "--output_dir.",
-        only_with={"do_mine": (True,)},
     )
     pooling: str | None = described.option(
         None,
@@ -207,12 +180,6 @@ class SearchOptions(Rules):
                 "One of --do_eval, --do_search and --do_mine must be given."
             )
         self._check_inputs()
-        names = self.sts_text_columns
-        if len(names) != 2 or names[0] == names[1]:
-            raise ValueError(
-                "--sts_text_columns must be two names, which differ. Received: "
-                f"--sts_text_columns={','.join(names)}."
-            )
         check_triplets_file(self.triplets_path)
         self._check_written_files()
 
@@ -226,25 +193,15 @@ class SearchOptions(Rules):
                         f"--{name} must not be given with --squad_files. "
                         f"Received: --{name}={value}."
                     )
-        elif any(beir.values()) or self.do_search or self.do_mine:
+        else:
             if not (self.do_eval or self.do_mine):
                 del beir["relevance_file"]
             _require(**beir)
-        elif not self.sts_file:
-            raise ValueError(
-                "--do_eval needs --corpus_file, --queries_file and "
-                "--relevance_file, or --squad_files, or --sts_file."
-            )
-        if self.squad_files or any(beir.values()):
-            _require(work_dir=self.work_dir)
-        else:
-            # The vectors of pairs are not kept.
-            _require(output_dir=self.output_dir or self.work_dir)
+        _require(work_dir=self.work_dir)
 
     def _check_written_files(self):
         """Raises `ValueError` if a written file would replace another one."""
-        inputs = [*self._beir.values(), *self.squad_files, self.sts_file]
-        inputs = [path for path in inputs if path]
+        inputs = [*filter(None, self._beir.values()), *self.squad_files]
         names = [HITS_FILE] if self.do_search else []
         if self.do_eval:
             names += [RESULTS_FILE, REPORT_FILE, QUERIES_FILE]
@@ -254,7 +211,7 @@ class SearchOptions(Rules):
         if self.do_mine:
             inputs += results.values()
             written = [self.triplets_path]
-            atomic.check_is_no_input("triplets_file", written, inputs)
+            atomic.check_is_no_input("output_file", written, inputs)
 
     @property
     def _beir(self):
@@ -269,7 +226,7 @@ class SearchOptions(Rules):
     @property
     def triplets_path(self) -> str:
         """The file of mined triplets."""
-        return self.triplets_file or f"{self.results_dir}/triplets.jsonl"
+        return self.output_file or f"{self.results_dir}/triplets.jsonl"
 
 
 def _require(**values):

@@ -11,7 +11,6 @@ from absl import logging
 from bert_tf import atomic
 from bert_tf import files
 from bert_tf import messages
-from bert_tf.tasks import metrics
 from bert_tf.tasks.features import sentences
 from bert_tf.tasks.retrieval import corpora
 from bert_tf.tasks.retrieval import evaluation
@@ -53,7 +52,7 @@ def run(options: SearchOptions) -> None:
             or the model; the message names the place.
     """
     # Read all files first: errors are found before anything is computed.
-    texts, pairs = _read_texts(options), _read_pairs(options)
+    texts = _read_texts(options)
     # The vectors' manifest records their precision, so float32 must not mean
     # TF32. --precision=bfloat16 is there for speed.
     devices.set_arithmetic(tf32=False, deterministic=False)
@@ -68,10 +67,10 @@ def run(options: SearchOptions) -> None:
     similarity = _similarity(options, embedder)
     # Raises if a file is in the way, before vectors are computed for hours.
     files.make_folder(options.results_dir)
-    compared = texts and _compare(options, embedder, similarity, *texts)
+    compared = _compare(options, embedder, similarity, *texts)
     if options.do_eval:
         # Before mining, which fails if the rules allow no negative.
-        _evaluate(options, embedder, similarity, compared, pairs)
+        _evaluate(options, embedder, compared)
     if options.do_search:
         _search(options, compared)
     if options.do_mine:
@@ -79,19 +78,17 @@ def run(options: SearchOptions) -> None:
 
 
 def _read_texts(options):
-    """Returns queries, corpus and relevance; None with only scored pairs."""
+    """Returns queries, corpus and relevance, which may be None."""
     relevance = None
     if options.squad_files:
         queries, corpus, relevance = corpora.read_squad(options.squad_files)
-    elif options.corpus_file:
+    else:
         corpus = corpora.read_corpus(options.corpus_file)
         queries = corpora.read_queries(options.queries_file)
         if options.relevance_file:
             relevance = corpora.read_relevance(
                 options.relevance_file, queries, corpus
             )
-    else:
-        return None
     if options.do_eval:
         path = options.corpus_file or options.squad_files[0]
         ranking.check_can_rank(f"{path}: the texts of the corpus", len(corpus))
@@ -101,17 +98,6 @@ def _read_texts(options):
             f"Received: --top_k={options.top_k}."
         )
     return queries, corpus, relevance
-
-
-def _read_pairs(options):
-    """Returns the scored pairs, or None."""
-    if not options.sts_file:
-        return None
-    pairs = corpora.read_scored_pairs(
-        options.sts_file, options.sts_text_columns, options.sts_score_column
-    )
-    metrics.check_can_correlate(f"{options.sts_file}: the pairs", len(pairs))
-    return pairs
 
 
 def _similarity(options, embedder):
@@ -182,19 +168,15 @@ def _compute(options, embedder, queries, corpus):
     return queries[:], corpus
 
 
-def _evaluate(options, embedder, similarity, compared, pairs):
+def _evaluate(options, embedder, compared):
     """Writes and prints the scores and their report."""
-    results, worst = {}, None
     folder = options.results_dir
-    if compared is not None and compared.relevance is not None:
-        queries, corpus, relevance, *others = compared
-        found = evaluation.evaluate(relevance, *others)
-        path = f"{folder}/{search_options.QUERIES_FILE}"
-        evaluation.write_queries(path, found, queries)
-        results = found.results | {"texts": float(len(corpus))}
-        worst = evaluation.worst_queries(found, queries, corpus, relevance)
-    if pairs is not None:
-        results |= _correlate(options, embedder, similarity, pairs)
+    queries, corpus, relevance, *others = compared
+    found = evaluation.evaluate(relevance, *others)
+    path = f"{folder}/{search_options.QUERIES_FILE}"
+    evaluation.write_queries(path, found, queries)
+    results = found.results | {"texts": float(len(corpus))}
+    worst = evaluation.worst_queries(found, queries, corpus, relevance)
     results_files.write_results(
         f"{folder}/{search_options.RESULTS_FILE}", results
     )
@@ -206,7 +188,7 @@ def _evaluate(options, embedder, similarity, compared, pairs):
         "dimension": embedder.dimension,
         "max_seq_length": embedder.max_seq_length,
         "precision": options.precision,
-        "similarity": similarity,
+        "similarity": compared.similarity,
     }
     # The command as it was given, so that it can be repeated.
     command = shlex.join(["python", *sys.orig_argv[1:]])
@@ -214,30 +196,6 @@ def _evaluate(options, embedder, similarity, compared, pairs):
     for name, value in results.items():
         print(f"{name} = {value:.6g}")
     logging.info("A report is in %s.", path)
-
-
-def _correlate(options, embedder, similarity, pairs):
-    """Returns the correlations of scored pairs.
-
-    The folder's prompts for queries and texts are for searches. Without flags,
-    both texts of a pair get the folder's default prompt.
-    """
-    found = [
-        vectors.in_memory(
-            texts,
-            embedder if prompt is None else embedder.with_prompt(prompt),
-            options.batch_size,
-        )
-        for texts, prompt in zip(
-            pairs.texts, (options.query_prompt, options.passage_prompt)
-        )
-    ]
-    first, second = found
-    scores = ranking.pair_similarities(first, second, similarity)
-    correlations = ranking.correlations(scores, pairs.labels)
-    return {f"sts_{name}": value for name, value in correlations.items()} | {
-        "sts_pairs": float(len(pairs))
-    }
 
 
 def _search(options, compared):

@@ -78,6 +78,10 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
         array([0.3133, 0.3133], dtype=float32)
     """
 
+    # Added to the logits of a query's own hard negatives (Gao et al. 2021,
+    # arXiv 2104.08821, section 4.2: the logarithm of alpha).
+    hard_negative_weight: float = 0.0
+
     family = FAMILY
     model_class = BertSentenceEncoder
     accuracy = None

@@ -12,7 +12,6 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
@@ -210,19 +209,6 @@ def _save(stream, array):
     header = np.lib.format.header_data_from_array_1_0(array)
     np.lib.format.write_array_header_1_0(stream, header)
     stream.write(array.data)
-
-
-def in_memory(
-    texts: Sequence[str], embedder: Embedder, batch_size: int = 32
-) -> np.ndarray:
-    """Computes the vectors of a few texts, float32 `[N, D]`, with a bar."""
-    found = np.empty((len(texts), embedder.dimension), np.float32)
-    num_batches = -(-len(texts) // batch_size)
-    batches = embedder.batches(texts, batch_size)
-    with progress_bar.track(batches, "embed", num_batches) as tracked:
-        for rows, vectors in tracked:
-            found[rows] = vectors
-    return found
 
 
 def _check(path, wanted):

@@ -57,12 +57,8 @@ def wanted_of(rules):
         found = []
         for text in order[rules.range_min : rules.range_max]:
             score, best = scores[text], scores[positive]
-            limits = [rules.max_negative_score]
-            if rules.absolute_margin is not None:
-                limits.append(best - rules.absolute_margin)
-            if rules.relative_margin is not None:
-                limits.append(best - rules.relative_margin * abs(best))
-            if any(limit is not None and score > limit for limit in limits):
+            margin = rules.relative_margin
+            if margin is not None and score > best - margin * abs(best):
                 continue
             found.append((int(query), int(positive), text))
         triplets += found[: rules.num_negatives]
@@ -76,9 +72,7 @@ def wanted_of(rules):
         Rules(num_negatives=100),
         Rules(num_negatives=2, range_min=3),
         Rules(num_negatives=9, range_min=1, range_max=4),
-        Rules(num_negatives=3, absolute_margin=0.2),
         Rules(num_negatives=3, relative_margin=0.5),
-        Rules(num_negatives=3, max_negative_score=-0.1),
     ],
     ids=str,
 )
@@ -100,12 +94,7 @@ def test_negatives_are_those_of_the_rules(rules):
         ({"num_negatives": 0}, "--num_negatives must be positive"),
         ({"range_min": -1}, "--range_min must be 0 or more"),
         ({"range_min": 5, "range_max": 5}, "below --range_max"),
-        ({"absolute_margin": -0.1}, "--absolute_margin must be 0 or more"),
-        ({"absolute_margin": float("nan")}, "--absolute_margin must be a fin"),
-        (
-            {"max_negative_score": math.inf},
-            "--max_negative_score must be a fin",
-        ),
+        ({"relative_margin": math.inf}, "--relative_margin must be a finite"),
         ({"relative_margin": 1.0}, r"--relative_margin must be in \[0, 1\)"),
     ],
 )
