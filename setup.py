@@ -63,6 +63,8 @@ setup(
         "tensorflow-datasets>=4.9.10",
         # Imported by tensorflow-datasets 4.9.10, which does not declare it.
         "importlib_resources",
+        # Reads and writes .parquet; tensorflow-datasets requires it, too.
+        "pyarrow>=17",
         "absl-py>=2.1",
         "tqdm>=4.66",
     ],
@@ -81,8 +83,6 @@ setup(
         "report": ["matplotlib>=3.8"],
         # Learns vocabularies of byte-level BPE and unigrams.
         "tokenizers": ["tokenizers>=0.20", "sentencepiece>=0.2"],
-        # Reads tables from .parquet files, and writes vectors to them.
-        "parquet": ["pyarrow>=17"],
         # Models from the Hugging Face Hub.
         "hub": ["huggingface-hub>=0.26"],
         # The playground, which shows a model in a local browser.
@@ -110,9 +110,8 @@ setup(
             "jax>=0.6",
             # Generates damaged files.
             "hypothesis>=6.140",
-            # Tables to tune on, and .parquet files.
+            # Tables to tune on.
             "pandas>=2.2",
-            "pyarrow>=17",
             # Reference for correlations.
             "scipy>=1.11.1",
             "huggingface-hub>=0.26",

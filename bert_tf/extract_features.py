@@ -64,7 +64,7 @@ _OUTPUT_FORMAT = flags.DEFINE_enum(
     options.FORMATS,
     "jsonl: google-research/bert's. npz: NumPy arrays `vectors`, `layers` and, "
     "with a vector a token, `token_ids` and `row_splits`. parquet: rows of "
-    "`linex_index`, `vectors` as lists and `token_ids`; it needs pyarrow.",
+    "`linex_index`, `vectors` as lists and `token_ids`.",
 )
 _COMBINE = flags.DEFINE_enum(
     "combine",

@@ -206,7 +206,9 @@ def check_no_lfs_pointer(path: AnyPath, data: bytes | bytearray) -> None:
 def _check_regular(path):
     """Raises `ValueError` if reading might wait or go on forever."""
     if not is_remote(path) and not os.path.isfile(path):
-        raise ValueError(f"{path}: must be a file, and no pipe or device.")
+        raise ValueError(
+            f"{path}: must be a file, and no folder, pipe or device."
+        )
 
 
 def read_text(path: AnyPath, max_bytes: int | None = None) -> str:

@@ -1,6 +1,7 @@
 """Files as streams of bytes: local or remote, and compressed ones."""
 
 import bz2
+import codecs
 import contextlib
 import gzip
 import hashlib
@@ -10,6 +11,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from bert_tf import files
@@ -50,6 +52,42 @@ def open_bytes(
         if decompress and path.endswith(suffix):
             return opener(stream or path)
     return stream or open(path, "rb")
+
+
+def lines(
+    path: files.AnyPath, keep_ends: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yields (number, text) of a file's lines, which are read one by one.
+
+    Lines end at LF: a text may hold U+2028 or a form feed. A byte order mark is
+    left out, and .gz, .xz and .bz2 are decompressed.
+
+    Args:
+        path: The file.
+        keep_ends: Whether lines keep their LF or CR LF.
+
+    Raises:
+        ValueError: If the file is missing or damaged, or a line is not UTF-8.
+            The message names the file and the line.
+    """
+    if not files.exists(path) or files.is_folder(path):
+        raise ValueError(f"There is no file {path}.")
+    number = 0
+    try:
+        with contextlib.closing(open_bytes(path)) as stream:
+            for number, line in enumerate(stream, start=1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                if not keep_ends:
+                    line = line.removesuffix(b"\n").removesuffix(b"\r")
+                yield number, line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}, line {number}: not UTF-8 "
+            f"(byte {error.object[error.start]:#04x})."
+        ) from error
+    except DAMAGE_ERRORS as error:
+        raise ValueError(f"{path}: damaged after line {number}.") from error
 
 
 class _RemoteBytes(io.RawIOBase):

@@ -326,7 +326,7 @@ def link_device(path):
 def test_a_bounded_file_is_no_pipe_and_no_device(tmp_path, make):
     path = tmp_path / "a.json"
     make(path)
-    match = r"a\.json: must be a file, and no pipe or device"
+    match = r"a\.json: must be a file, and no folder, pipe or device"
     with pytest.raises(ValueError, match=match):
         files.read_json(path, max_bytes=9)
     with pytest.raises(ValueError, match=match), files.local_copy(path):

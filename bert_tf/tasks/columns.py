@@ -1,7 +1,7 @@
 """Rows of a table: a file, a DataFrame, a tf.data set or a dictionary.
 
 The name of a file tells its format: .csv or .tsv with a header (see
-`tasks.tsv`), .jsonl with one object per line, or .parquet, which needs pyarrow.
+`tasks.tsv`), .jsonl with one object per line, or .parquet.
 """
 
 import contextlib
@@ -19,12 +19,15 @@ from numpy.typing import DTypeLike
 
 from bert_tf import files
 from bert_tf import messages
+from bert_tf import streams
 from bert_tf.tasks import tsv
 from bert_tf.tasks.tsv import Examples
 from bert_tf.tasks.tsv import TsvFile
 
 # Files that may hold lists; .csv and .tsv hold only strings.
 _WITH_LISTS = (".jsonl", ".parquet")
+# Rows of a .parquet that are converted together.
+_BATCH = 4096
 
 
 def title(data: Any) -> str:
@@ -50,19 +53,14 @@ def names_in(table: Any) -> list[str]:
         table = table.element_spec
     elif is_path(table):
         if str(table).lower().endswith(".parquet"):
-            return _open_parquet(table)[1]
+            with _open_parquet(table) as found:
+                return found.schema_arrow.names
         if not may_have_lists(table):
             return tsv.header(table)
-        rows = (
-            files.parse_json(line, f"{table}, line {number}")
-            for number, line in tsv.full_lines(table)
+        table = dict.fromkeys(
+            name for _, row in json_lines(table) for name in row
         )
-        table = {name: None for row in rows for name in _keys(row)}
-    return _keys(table)
-
-
-def _keys(row):
-    return list(row) if hasattr(row, "keys") else []
+    return list(table) if hasattr(table, "keys") else []
 
 
 def read(table: Any, names: Sequence[str]) -> Iterator[tuple[str, tuple]]:
@@ -200,54 +198,65 @@ def _rows_of_file(path, names):
         for line, values, _ in tsv.rows(path, tsv_file):
             yield f"{path}, line {line}", values
     elif suffix == ".jsonl":
-        for number, line in tsv.full_lines(path):
+        for number, row in json_lines(path):
             where = f"{path}, line {number}"
-            row = files.parse_json(line, where)
             yield where, _values(where, row, names)
     elif suffix == ".parquet":
-        columns = _read_parquet(path, names)
-        values = zip(*(columns[name] for name in names))
-        yield from _numbered(f"{path}, row", values)
+        yield from _numbered(f"{path}, row", _parquet_rows(path, names))
     else:
         raise ValueError(
             f"{path}: the name must end with .csv, .tsv, .jsonl or .parquet."
         )
 
 
-def _open_parquet(path):
-    """Returns pyarrow's module, and the names of a file's columns."""
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ValueError(
-            f"{path}: .parquet needs pyarrow: pip install pyarrow."
-        ) from error
-    if not files.exists(path):
-        raise ValueError(f"There is no file {path}.")
-    if files.is_folder(path):
-        raise ValueError(f"{path}: must be a file. Received: a folder.")
-    with _named_errors(path):
-        return parquet, parquet.read_schema(path).names
+def json_lines(path: files.AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (line number, object) of a file of JSON lines, as it is read.
 
+    Blank lines are skipped.
 
-def _read_parquet(path, names):
-    parquet, found = _open_parquet(path)
-    for name in names:
-        tsv.column_index(path, found, name)
-    with _named_errors(path):
-        return parquet.read_table(path, columns=names).to_pydict()
+    Raises:
+        ValueError: If the file is missing or damaged, or a line is no object
+            in JSON. The message names the file and the line.
+    """
+    for number, line in streams.lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        row = files.parse_json(line, where)
+        if not isinstance(row, dict):
+            raise ValueError(
+                f"{where}: must be an object. "
+                f"Received: {messages.shortened(row)}."
+            )
+        yield number, row
 
 
 @contextlib.contextmanager
-def _named_errors(path):
-    """Names the file in the errors of pyarrow, some of which are `OSError`."""
+def _open_parquet(path):
+    """Yields a pyarrow `ParquetFile`, whose errors name the file."""
     import pyarrow
+    from pyarrow import parquet
 
-    try:
-        yield
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"{path}: damaged, or not Parquet: {text}") from error
+    with files.local_copy(path) as local:
+        try:
+            with parquet.ParquetFile(local) as table:
+                yield table
+        # Some of pyarrow's errors are an `OSError`.
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            text = " ".join(str(error).split())
+            raise ValueError(
+                f"{path}: damaged, or not Parquet: {text}"
+            ) from error
+
+
+def _parquet_rows(path, names):
+    """Yields the values of every row, from one batch of rows after another."""
+    with _open_parquet(path) as table:
+        for name in names:
+            tsv.column_index(path, table.schema_arrow.names, name)
+        for batch in table.iter_batches(_BATCH, columns=names):
+            values = batch.to_pydict()
+            yield from zip(*(values[name] for name in names))
 
 
 def _values(where, row, names):

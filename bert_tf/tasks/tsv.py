@@ -21,13 +21,19 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf import messages
+from bert_tf import streams
 from bert_tf.tasks import class_names
 
-_LINE_END = re.compile(r"\r\n?|\n")
-# A field of a CSV in quotation marks, or one without, and what ends it.
-_FIELD = re.compile(
-    r'(?:"([^"]*+(?:""[^"]*+)*+)"|([^",\r\n][^,\r\n]*+)?)(,|\r\n?|\n|\Z)'
+# A line of a CSV, which may end at a lone CR, too.
+_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
+# A field of a CSV in quotation marks, up to the closing one; and one without.
+_QUOTED = r'"[^"]*+(?:""[^"]*+)*+'
+_PLAIN = r'[^",][^,]*+'
+# All fields of a line. The group is a last one that the next line goes on with.
+_ROW = re.compile(
+    rf'(?:(?:{_QUOTED}"|{_PLAIN})?(?:,|\Z))*+({_QUOTED})?', re.DOTALL
 )
+_FIELD = re.compile(rf'(?:\A|,)({_QUOTED}"|{_PLAIN})?')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -174,51 +180,73 @@ def csv_rows(path: files.AnyPath) -> Iterator[tuple[int, list[str]]]:
         ValueError: If the file is missing, not UTF-8 or not a CSV; the message
             names file and line.
     """
-    blank_lines: list[int] = []
-    for line, fields in _csv_lines(path):
-        if fields:
-            yield from ((blank_line, []) for blank_line in blank_lines)
-            yield line, fields
-            blank_lines = []
-        else:
-            blank_lines.append(line)
+    return _without_blank_end(_csv_lines(path), [])
 
 
 def _csv_lines(path):
     """Yields (number of its first line, fields) of every row and blank line.
 
-    Not by the module csv: its longest field is a setting of the whole process.
+    Not by the module csv, whose longest field is a setting of the whole
+    process. Nor by pyarrow, which takes a field that is never closed, and
+    knows rows, but not lines.
     """
-    text = files.read_text(path).removeprefix("\ufeff")
-    start = position = 0
-    line = 1
-    fields: list[str] = []
-    while position < len(text) or fields:
-        match = _FIELD.match(text, position)
-        if match is None:
-            raise ValueError(
-                f"{path}, line {line}: a field that begins with a quotation "
-                "mark must end with one, before a comma or the line's end."
-            )
-        quoted, plain, end = match.groups()
-        fields.append(
-            (plain or "") if quoted is None else quoted.replace('""', '"')
+    lines = (
+        line
+        for _, text in streams.lines(path, keep_ends=True)
+        for line in (
+            # Nearly always just the line itself.
+            _LINE.findall(text)
+            if text.count("\r") > text.endswith("\r\n")
+            else [text]
         )
-        position = match.end()
-        if end != ",":
-            yield line, fields if text[start:position] != end else []
-            line += len(_LINE_END.findall(text, start, position))
-            start, fields = position, []
+    )
+    start, parts = 1, []
+    is_whole = True
+    for number, line in enumerate(lines, start=1):
+        text = line.rstrip("\r\n")
+        if is_whole and '"' not in text:
+            yield number, text.split(",") if text else []
+            start = number + 1
+            continue
+        parts.append(line)
+        # What is open is read on as if it began here.
+        match = _ROW.fullmatch(text if is_whole else f'"{text}')
+        if match is None:
+            break
+        is_whole = match[1] is None
+        if is_whole:
+            row = "".join(parts).rstrip("\r\n")
+            fields = _FIELD.findall(row) if row else []
+            yield start, list(map(_unquoted, fields))
+            start, parts = number + 1, []
+    if parts:
+        raise ValueError(
+            f"{path}, line {start}: a field that begins with a quotation "
+            "mark must end with one, before a comma or the line's end."
+        )
 
 
-def _tsv_rows(path):
-    """Yields (line number, fields)."""
-    # Not splitlines(): a sentence may hold U+2028 or a form feed.
-    lines = files.read_text(path).removeprefix("\ufeff").split("\n")
-    while lines and lines[-1] in ("", "\r"):
-        lines.pop()
-    for line, text in enumerate(lines, start=1):
-        yield line, text.removesuffix("\r").split("\t")
+def _unquoted(field):
+    return field[1:-1].replace('""', '"') if field[:1] == '"' else field
+
+
+def _rows_of_file(path):
+    """Yields (number of its first line, fields) of a CSV's or a TSV's rows."""
+    if is_csv(path):
+        return csv_rows(path)
+    return _without_blank_end(
+        ((line, text.split("\t")) for line, text in streams.lines(path)), [""]
+    )
+
+
+def _without_blank_end(rows, blank):
+    """Leaves out the rows at a file's end whose fields are those of `blank`."""
+    held = []
+    for row in rows:
+        held.append(row)
+        if row[1] != blank:
+            yield from held
+            held = []
 
 
 def header(path: files.AnyPath) -> list[str]:
@@ -227,8 +255,7 @@ def header(path: files.AnyPath) -> list[str]:
     Raises:
         ValueError: If the file is missing, not UTF-8 or empty.
     """
-    lines = csv_rows(path) if is_csv(path) else _tsv_rows(path)
-    first = next(lines, None)
+    first = next(_rows_of_file(path), None)
     if first is None:
         raise ValueError(f"{path}: there are no examples in the file.")
     return first[1]
@@ -236,11 +263,7 @@ def header(path: files.AnyPath) -> list[str]:
 
 def full_lines(path: files.AnyPath) -> Iterator[tuple[int, str]]:
     """Yields (number, line) of every line of a file that is not empty."""
-    lines = files.read_text(path).removeprefix("\ufeff").split("\n")
-    for number, line in enumerate(lines, start=1):
-        line = line.removesuffix("\r")
-        if line:
-            yield number, line
+    return ((number, line) for number, line in streams.lines(path) if line)
 
 
 def rows(
@@ -255,7 +278,7 @@ def rows(
             read again.
     """
     has_quoting = is_csv(path)
-    lines = csv_rows(path) if has_quoting else _tsv_rows(path)
+    lines = _rows_of_file(path)
     first = next(lines, None)
     if first is None:
         raise ValueError(f"{path}: there are no examples in the file.")

@@ -328,7 +328,7 @@ def test_a_bad_parquet_is_named(tmp_path):
     for name, message in (
         ("bad", "damaged, or not Parquet: "),
         ("values", "damaged, or not Parquet: "),
-        ("folder", "must be a file. Received: a folder."),
+        ("folder", "must be a file, and no folder, pipe or device."),
     ):
         path = tmp_path / f"{name}.parquet"
         for read in (

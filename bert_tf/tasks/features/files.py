@@ -3,16 +3,14 @@
 jsonl     as in google-research/bert: a line of JSON for each line of text
 npz       NumPy arrays of all lines together
 tfrecord  a tf.train.Example for each line of text
-parquet   a row for each line of text; needs pyarrow
+parquet   a row for each line of text
 
 All are written as the vectors are computed. A file appears only when it is
 complete.
 """
 
-import codecs
 import contextlib
 import functools
-import importlib.util
 import json
 import os
 import re
@@ -54,27 +52,12 @@ def read_lines(path: files.AnyPath) -> Iterator[tuple[str, ...]]:
         ValueError: If the file is missing, damaged or empty, or a line is not
             UTF-8. The message names the file and the line.
     """
-    if not files.exists(path) or files.is_folder(path):
-        raise ValueError(f"There is no file {path}.")
-    number = 0
-    try:
-        with contextlib.closing(streams.open_bytes(path)) as stream:
-            for line in stream:
-                number += 1
-                if number == 1:
-                    # Not text, but byte-level BPE would make tokens of it.
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                text = line.decode("utf-8").strip()
-                pair = _PAIR.fullmatch(text)
-                yield pair.groups() if pair else (text,)
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}, line {number}: not UTF-8 "
-            f"(byte {error.object[error.start]:#04x})."
-        ) from error
-    except streams.DAMAGE_ERRORS as error:
-        raise ValueError(f"{path}: damaged after line {number}.") from error
-    if not number:
+    line = None
+    for _, line in streams.lines(path):
+        text = line.strip()
+        pair = _PAIR.fullmatch(text)
+        yield pair.groups() if pair else (text,)
+    if line is None:
         raise ValueError(f"{path}: there are no lines in the file.")
 
 
@@ -110,14 +93,12 @@ def open_writer(
         vocabulary: The `Vocabulary` of the tokens.
 
     Raises:
-        ValueError: If the path is a folder, or pyarrow is missing for parquet.
+        ValueError: If the path is a folder.
     """
     if files.is_folder(path):
         raise ValueError(
             f"`output_file` must not be a folder. Received: {path}."
         )
-    if output_format == PARQUET:
-        _check_pyarrow()
     with atomic.whole_file(path) as temporary:
         if output_format == JSONL:
             stream = tf.io.gfile.GFile(temporary, "wb")
@@ -236,14 +217,6 @@ def _open_member(archive, name, dtype, shape):
             },
         )
         yield member
-
-
-def _check_pyarrow():
-    if importlib.util.find_spec("pyarrow") is None:
-        raise ValueError(
-            "`output_format` parquet needs pyarrow: pip install "
-            "'bert_tf[parquet]'."
-        )
 
 
 @contextlib.contextmanager

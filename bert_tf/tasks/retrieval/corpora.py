@@ -11,14 +11,10 @@ SQuAD's files: the questions are the queries, and each is answered by its
 paragraph.
 """
 
-import codecs
-import contextlib
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from absl import logging
@@ -26,7 +22,6 @@ from absl import logging
 from bert_tf import files
 from bert_tf import messages
 from bert_tf import progress_bar
-from bert_tf import streams
 from bert_tf.tasks import columns
 from bert_tf.tasks import tsv
 from bert_tf.tasks.question_answering import files as squad_files
@@ -111,7 +106,7 @@ def read_corpus(path: files.AnyPath) -> Texts:
 
 def is_corpus(path: files.AnyPath) -> bool:
     """Returns whether a file of JSON lines has BEIR's ids and texts."""
-    _, first = next(_objects(path), (0, {}))
+    _, first = next(columns.json_lines(path), (0, {}))
     return all(isinstance(first.get(name), str) for name in (_ID, _TEXT))
 
 
@@ -124,7 +119,7 @@ def _read_texts(path, title_name):
     lines: dict[str, int] = {}
     texts = []
     with progress_bar.track(
-        _objects(path), f"read {path}", unit="line"
+        columns.json_lines(path), f"read {path}", unit="line"
     ) as rows:
         for number, row in rows:
             name, text = _read_text(f"{path}, line {number}", row, title_name)
@@ -160,36 +155,6 @@ def _read_text(where, row, title_name):
             f"Received: {_ID}={messages.shortened(name)}."
         )
     return name, text
-
-
-def _objects(path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (line number, object) of a file of JSON lines, as it is read."""
-    if not files.exists(path) or files.is_folder(path):
-        raise ValueError(f"There is no file {path}.")
-    number = 0
-    try:
-        with contextlib.closing(streams.open_bytes(path)) as stream:
-            for number, line in enumerate(stream, start=1):
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                if not line.strip():
-                    continue
-                where = f"{path}, line {number}"
-                try:
-                    text = line.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise ValueError(
-                        f"{where}: not UTF-8 (byte {line[error.start]:#04x})."
-                    ) from error
-                row = files.parse_json(text, where)
-                if not isinstance(row, dict):
-                    raise ValueError(
-                        f"{where}: must be an object. "
-                        f"Received: {messages.shortened(row)}."
-                    )
-                yield number, row
-    except streams.DAMAGE_ERRORS as error:
-        raise ValueError(f"{path}: damaged after line {number}.") from error
 
 
 def read_relevance(

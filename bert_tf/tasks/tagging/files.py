@@ -19,6 +19,7 @@ from absl import logging
 from bert_tf import atomic
 from bert_tf import files
 from bert_tf import messages
+from bert_tf import streams
 from bert_tf.tasks import class_names
 from bert_tf.tasks import tsv
 from bert_tf.tasks.source import DEV
@@ -191,10 +192,7 @@ def read_columns(
             a row has another number of columns than the first, no word, or an
             invalid tag. The message names file and line.
     """
-    lines = files.read_text(path).removeprefix("\ufeff").split("\n")
-    lines = [line.removesuffix("\r") for line in lines]
-    if not lines[-1]:
-        lines.pop()
+    lines = [line for _, line in streams.lines(path)]
     has_header = isinstance(token_column, str) or isinstance(tag_column, str)
     layout = _Layout(
         path, lines, token_column, tag_column, has_tags, has_header

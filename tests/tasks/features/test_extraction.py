@@ -353,15 +353,6 @@ def test_parquet_gives_back_what_was_written(
     )
 
 
-def test_parquet_without_pyarrow_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        feature_files.importlib.util, "find_spec", lambda name: None
-    )
-    with pytest.raises(ValueError, match=r"pip install 'bert_tf\[parquet\]'"):
-        write(tmp_path / "out.parquet", "parquet", WRITTEN)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("output_format", options.FORMATS)
 def test_a_writer_that_fails_leaves_nothing(tmp_path, output_format):
     def lines():
