@@ -32,10 +32,11 @@ setup(
         "Intended Audience :: Science/Research",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",
     ],
-    python_requires=">=3.11,<3.13",
+    python_requires=">=3.11,<3.14",
     entry_points={"console_scripts": ["bert_tf = bert_tf.__main__:main"]},
     packages=[
         *find_packages(include=["bert_tf", "bert_tf.*"]),
