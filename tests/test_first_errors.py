@@ -99,7 +99,9 @@ def test_a_loss_of_probabilities(loss):
     check_is_one_line(lambda: model.fit(INPUTS, LABELS), message)
 
 
-@pytest.mark.parametrize("loss", ["mse", FROM_LOGITS, keras.losses.Huber(), None])
+@pytest.mark.parametrize(
+    "loss", ["mse", FROM_LOGITS, keras.losses.Huber(), None]
+)
 def test_other_losses_are_left_to_keras(loss):
     inputs.check_takes_logits([loss, {"b": loss}])
 

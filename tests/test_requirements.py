@@ -51,7 +51,7 @@ def test_the_python_versions_are_the_same():
 
 def test_the_releases_of_tensorflow_are_the_same():
     setup = read("setup.py")
-    pattern = r'"tensorflow[][a-z-]*>=([\d.]+),.*<([\d.]+)"'
+    pattern = r'"tensorflow[][a-z-]*>=([\d.]+),.*<([\d.]+)[";]'
     wanted = re.findall(pattern, setup)
     assert len(wanted) == 5
     assert {*wanted} == {("2.20", "2.22")}

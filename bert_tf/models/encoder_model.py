@@ -73,23 +73,21 @@ class EncoderModel(ConfiguredModel):
             "rematerialize": self.encoder.rematerialize,
         }
 
-    def fit(self, x=None, y=None, *args, **kwargs):
+    def fit(
+        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
         self._check_data(x, y)
         return super().fit(x, y, *args, **kwargs)
 
-    def evaluate(self, x=None, y=None, *args, **kwargs):
+    def evaluate(
+        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
         self._check_data(x, y)
         return super().evaluate(x, y, *args, **kwargs)
 
-    def predict(self, x, *args, **kwargs):
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         inputs.check_is_no_text(x)
         return super().predict(x, *args, **kwargs)
-
-    def _check_data(self, x, y):
-        # What Keras and TensorFlow would say late, in many lines or not at all.
-        inputs.check_is_no_text(x)
-        inputs.check_labels(y, getattr(self, "num_labels", None))
-        inputs.check_takes_logits(self.loss)
 
     def export(
         self,
@@ -129,3 +127,9 @@ class EncoderModel(ConfiguredModel):
             dtype=self.dtype_policy,
             name=name,
         )
+
+    def _check_data(self, x, y):
+        # What Keras and TensorFlow would say late, in many lines or not at all.
+        inputs.check_is_no_text(x)
+        inputs.check_labels(y, getattr(self, "num_labels", None))
+        inputs.check_takes_logits(self.loss)
