@@ -1,8 +1,8 @@
 # A newcomer only needs `make demo` and `make test`. Both create an environment
-# in .venv if there is none. They need Python 3.11 or 3.12.
+# in .venv if there is none. They need Python 3.11 to 3.13.
 
-PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
-	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' \
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	2>/dev/null && echo $$python && break; done)
 VENV := .venv
 # Two processes suit a small machine: most of a test's time goes into starting
@@ -176,7 +176,7 @@ bench: $(VENV)/installed
 	touch $@
 
 $(VENV)/installed: setup.py
-	@test -n "$(PYTHON)" || { echo "bert_tf needs Python 3.11 or 3.12 (make PYTHON=/path/to/python3.11)"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "bert_tf needs Python 3.11 to 3.13 (make PYTHON=/path/to/python3.11)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)/bin/python -m pip install --quiet --editable '.[test]'

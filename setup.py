@@ -32,10 +32,11 @@ setup(
         "Intended Audience :: Science/Research",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",
     ],
-    python_requires=">=3.11,<3.13",
+    python_requires=">=3.11,<3.14",
     entry_points={"console_scripts": ["bert_tf = bert_tf.__main__:main"]},
     packages=[
         *find_packages(include=["bert_tf", "bert_tf.*"]),
@@ -53,9 +54,9 @@ setup(
     install_requires=[
         # tensorflow-text is built for one minor version of TensorFlow and
         # requires exactly that one. Its 2.21.0 cannot be imported: it lacks an
-        # ICU symbol.
+        # ICU symbol. For Linux on ARM there is none: models then take ids.
         "tensorflow>=2.20,<2.22",
-        "tensorflow-text>=2.20,!=2.21.0,<2.22",
+        "tensorflow-text>=2.20,!=2.21.0,<2.22; platform_machine != 'aarch64'",
         # The first release with `keras.ops.view`.
         "keras>=3.12,<4",
         "safetensors>=0.6.1",

@@ -179,3 +179,21 @@ def all_after(
         None if value is None else value + zero_after(x, value.dtype)
         for value in values
     ]
+
+
+def check_is_tensorflow(what: str) -> None:
+    """Checks that Keras computes with TensorFlow.
+
+    Args:
+        what: What needs it, as the message begins.
+
+    Raises:
+        ValueError: If Keras has another backend.
+    """
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise ValueError(
+            f"{what} needs TensorFlow as Keras's backend: set "
+            "KERAS_BACKEND=tensorflow before Keras is imported. "
+            f"Received: KERAS_BACKEND={backend}."
+        )

@@ -49,6 +49,7 @@ CLASSES = (
     "bert_tf.tasks.retrieval.task.RetrievalTask",
     "bert_tf.tasks.tagging.task.TaggingTask",
     "bert_tf.tasks.task.TaskLoss",
+    "bert_tf.text.preprocessor_layer.PreprocessorLayer",
 )
 # Names under which files know a class, if they differ from its own.
 _NAMES = {"WarmupDecay": "WarmupLinearDecay"}

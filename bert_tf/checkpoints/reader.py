@@ -28,6 +28,8 @@ _PEFT_FILE = "adapter_config.json"
 _KERAS_FILE = "tf_model.h5"
 _WEIGHTS = {*hugging_face_folder.WEIGHTS_FILES}
 # What follows the prefix in the names of a TF1 checkpoint's files.
+# What the Hub calls a model.
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _TF1_SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 # A configuration may describe at most this many times what the files hold. Up
 # to that, the error lists the missing tensors instead.
@@ -258,6 +260,8 @@ def _open(path, stack):
     received = f"Found: {', '.join(sorted(found)) or 'nothing'}."
     if files.exists(path) and not files.is_folder(path):
         received = "Received: a file."
+    elif not files.exists(path) and _HUB_NAME.fullmatch(path):
+        received += f" A model of the Hugging Face Hub is {hub.PREFIX}{path}."
     raise ValueError(
         f"{path}: must be a model folder with "
         f"{hugging_face_folder.WEIGHTS_FILE} or "

@@ -12,6 +12,7 @@ from bert_tf.layers.configured import ConfiguredModel
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import HiddenLayer
+from bert_tf.models import inputs
 from bert_tf.models.encoder import BertEncoder
 
 
@@ -47,6 +48,11 @@ class EncoderModel(ConfiguredModel):
         rematerialize: bool = False,
         **kwargs: Any,
     ) -> None:
+        if "num_classes" in kwargs:
+            raise ValueError(
+                "`num_classes` is called num_labels here. "
+                f"Received: num_classes={kwargs['num_classes']}."
+            )
         super().__init__(config, **kwargs)
         encoder_config = self.config
         if self.replaces_pooler and not self.config.is_trained_on_pairs:
@@ -66,6 +72,22 @@ class EncoderModel(ConfiguredModel):
             "attention_chunk": self.encoder.attention_chunk,
             "rematerialize": self.encoder.rematerialize,
         }
+
+    def fit(
+        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        self._check_data(x, y)
+        return super().fit(x, y, *args, **kwargs)
+
+    def evaluate(
+        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        self._check_data(x, y)
+        return super().evaluate(x, y, *args, **kwargs)
+
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        inputs.check_is_no_text(x)
+        return super().predict(x, *args, **kwargs)
 
     def export(
         self,
@@ -105,3 +127,9 @@ class EncoderModel(ConfiguredModel):
             dtype=self.dtype_policy,
             name=name,
         )
+
+    def _check_data(self, x, y):
+        # What Keras and TensorFlow would say late, in many lines or not at all.
+        inputs.check_is_no_text(x)
+        inputs.check_labels(y, getattr(self, "num_labels", None))
+        inputs.check_takes_logits(self.loss)

@@ -3,8 +3,13 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
 
 from bert_tf import features
+from bert_tf import messages
 from bert_tf.config import BertConfig
 
 # Hugging Face's names for inputs.
@@ -22,14 +27,23 @@ def check_names(inputs: features.Batch, names: Iterable[str]) -> None:
         names: Names of the inputs that the model requires.
 
     Raises:
-        ValueError: If one is missing, or `inputs` is not a dictionary.
+        ValueError: If one is missing or ragged, or `inputs` is not a
+            dictionary.
     """
+    check_is_no_text(inputs)
     if not isinstance(inputs, Mapping):
         raise ValueError(
             "`inputs` must be a dictionary with "
             f"{', '.join(names)}. Received: {type(inputs).__name__}."
         )
     missing = [name for name in names if inputs.get(name) is None]
+    for name in names:
+        # As TensorFlow's have.
+        if hasattr(inputs.get(name), "row_splits"):
+            raise ValueError(
+                f"`{name}` must be dense: `to_tensor()` fills it up with 0. "
+                "Received: a ragged tensor."
+            )
     if not missing:
         return
     # Many users come from Hugging Face.
@@ -58,9 +72,15 @@ def check_axes(inputs: features.Batch, expected: str) -> None:
     shape = inputs[features.INPUT_IDS].shape
     axes, _, _ = expected.partition("]")
     if len(shape) != len(axes.split(",")):
+        way_out = ""
+        if len(shape) == 1:
+            way_out = (
+                " Of one text, preprocessor([text]) makes a batch; of one "
+                "pair, preprocessor(([first], [second]))."
+            )
         raise ValueError(
             f"`{features.INPUT_IDS}` must be of the shape {expected}. "
-            f"Received: shape {[*shape]}."
+            f"Received: shape {[*shape]}.{way_out}"
         )
 
 
@@ -101,3 +121,87 @@ def check_bidirectional(config: BertConfig) -> None:
             "left to right, the first token sees nothing but itself. "
             "Received: is_decoder=True."
         )
+
+
+def check_is_no_text(inputs: Any) -> None:
+    """Checks that a model of ids is not given texts.
+
+    Raises:
+        ValueError: If it is.
+    """
+    if _is_text(inputs):
+        raise ValueError(
+            "`inputs` must be ids, not texts: preprocessor(texts) makes them, "
+            'and preprocessor(keras.Input((), dtype="string")) a model that '
+            f"takes texts. Received: {_described(inputs)}."
+        )
+
+
+def check_labels(labels: Any, num_labels: int | None) -> None:
+    """Checks labels in memory, before Keras takes them.
+
+    Args:
+        labels: Anything that `fit` takes as `y`.
+        num_labels: The number of classes; None if labels are no classes.
+
+    Raises:
+        ValueError: If they are strings, a list of numbers, or beyond the
+            classes, which a GPU would not report.
+    """
+    is_list = isinstance(labels, list) and labels
+    if _is_text(labels) or (is_list and isinstance(labels[0], int | float)):
+        raise ValueError(
+            "`y` must be an array of numbers: np.array(labels), or "
+            "np.array([names.index(name) for name in labels]). "
+            f"Received: {_described(labels)}."
+        )
+    if num_labels is None or num_labels < 2 or not hasattr(labels, "__array__"):
+        return
+    numbers = keras.ops.convert_to_numpy(labels)
+    if numbers.dtype.kind in "iu" and numbers.size:
+        row, *_ = np.unravel_index(numbers.argmax(), numbers.shape)
+        if numbers.max() >= num_labels:
+            raise ValueError(
+                f"`y`, row {row + 1}: must be the number of a class, below "
+                f"{num_labels}, the model's num_labels. "
+                f"Received: {numbers.max()}."
+            )
+
+
+def check_takes_logits(losses: Any) -> None:
+    """Checks that no loss takes the outputs of a model for probabilities.
+
+    Args:
+        losses: What `compile` took as `loss`.
+
+    Raises:
+        ValueError: If one does.
+    """
+    for loss in keras.tree.flatten(losses):
+        if isinstance(loss, keras.losses.Loss):
+            takes_logits = loss.get_config().get("from_logits", True)
+        else:
+            name = loss if isinstance(loss, str) else ""
+            takes_logits = not name.lower().endswith("crossentropy")
+        if not takes_logits:
+            raise ValueError(
+                "`loss` must take logits, which the model returns: "
+                "keras.losses.SparseCategoricalCrossentropy(from_logits=True). "
+                f"Received: {_described(loss)}, which takes probabilities."
+            )
+
+
+def _is_text(values):
+    if isinstance(values, list | tuple):
+        first = next(iter(values), None)
+        return isinstance(first, str | bytes) or _is_text(first)
+    dtype = getattr(values, "dtype", None)
+    # NumPy's, TensorFlow's and pandas' are called e.g. str32, string, str.
+    name = str(getattr(dtype, "name", dtype))
+    return name.startswith(("str", "bytes", "object"))
+
+
+def _described(value):
+    if isinstance(value, str | list | tuple):
+        return messages.shortened(value)
+    return type(value).__name__

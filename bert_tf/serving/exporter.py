@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.python.saved_model import save_context
 
 from bert_tf import atomic
+from bert_tf import backend
 from bert_tf import files
 from bert_tf.serving import onnx_exporter
 from bert_tf.serving import publishing
@@ -122,6 +123,7 @@ def export(
         >>> answers["classes"].numpy().tolist()
         [[b'law', b'sales']]
     """
+    backend.check_is_tensorflow("An export")
     _check_arguments(model_dir, export_dir, options)
     export_dir = os.fspath(export_dir).rstrip("/")
     if options.format == ONNX:

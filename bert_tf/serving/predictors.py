@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import backend
 from bert_tf import files
 from bert_tf import messages
 from bert_tf import progress_bar
@@ -58,13 +58,7 @@ def predictor(folder: files.AnyPath, **options: Any) -> "Predictor":
         2
     """
     files.check_path("folder", folder)
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
-        raise ValueError(
-            "A predictor needs TensorFlow as Keras's backend: set "
-            "KERAS_BACKEND=tensorflow before Keras is imported. "
-            f"Received: KERAS_BACKEND={backend}."
-        )
+    backend.check_is_tensorflow("A predictor")
     others = sorted({*options} - {*OF_ANSWERS})
     if others:
         raise ValueError(

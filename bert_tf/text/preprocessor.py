@@ -1,10 +1,13 @@
 """Turns strings into model inputs; everything that reads text uses it."""
 
+from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import features
 from bert_tf import files
 from bert_tf import messages
 from bert_tf import sizes
@@ -25,7 +28,8 @@ class Preprocessor(tf.Module):
     at the end of the text, in a pair at the end of the longer one.
 
     The same object works in tf.data, runs eagerly and is part of an exported
-    model, so that text is treated alike everywhere.
+    model, so that text is treated alike everywhere. Called with
+    `keras.Input((), dtype="string")`, it makes a model that takes strings.
 
     Args:
         tokenizer: The spec of the tokenizer.
@@ -41,7 +45,7 @@ class Preprocessor(tf.Module):
         texts: string `[batch]`, or a tuple or list of one or two of them. Each
             may also be a scalar. A list of scalars (Python strings, arrays or
             tensors without axes) is a batch, a tuple of them is a pair. A text
-            may be empty.
+            may be empty. Keras's inputs of strings become the model's.
 
     Returns:
         Dictionary of int32 `[batch, max_seq_length]`, or `[max_seq_length]`
@@ -147,6 +151,12 @@ class Preprocessor(tf.Module):
             )
 
     def __call__(self, texts: Any) -> dict[str, tf.Tensor]:
+        columns = texts if isinstance(texts, (tuple, list)) else (texts,)
+        if columns and isinstance(columns[0], keras.KerasTensor):
+            # Imported here because a layer reads a preprocessor from files.
+            from bert_tf.text.preprocessor_layer import PreprocessorLayer
+
+            return PreprocessorLayer(self)(texts)
         return self.encode_with_is_cut(texts)[0]
 
     def encode_with_is_cut(
@@ -183,6 +193,106 @@ class Preprocessor(tf.Module):
             inputs = {name: value[0] for name, value in inputs.items()}
             is_cut = is_cut[0]
         return inputs, is_cut
+
+    def encode_choices(
+        self, contexts: Any, choices: Any
+    ) -> dict[str, tf.Tensor]:
+        """Returns the inputs of a `BertMultipleChoice`.
+
+        Each choice is packed with the context as a pair.
+
+        Args:
+            contexts: string `[B]`.
+            choices: string `[B, C]`: as many choices for each context.
+
+        Returns:
+            Dictionary of int32 `[B, C, max_seq_length]`: `input_ids`,
+            `input_mask`, `segment_ids`.
+
+        Raises:
+            ValueError: If there are not as many choices in every row, or they
+                are not strings.
+        """
+        if not tf.is_tensor(choices):
+            counts = sorted({len(row) for row in choices})
+            choices = _to_lists("choices", choices).to_tensor()
+            if len(counts) > 1:
+                raise ValueError(
+                    "`choices` must be as many in every row. Received: rows "
+                    f"of {', '.join(map(str, counts))}."
+                )
+        return encode_choices(self, _to_tensor(contexts), choices)
+
+    def encode_words(
+        self, sentences: Any, labels: Any = None
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
+        """Returns inputs, labels and weights for a `BertTokenClassifier`.
+
+        They are what `fit(inputs, labels, sample_weight=weights)` takes, and
+        what it takes of a data set: `dataset.map(preprocessor.encode_words)`.
+        A word's label stands at its first piece, where the model is to predict
+        it. A sentence that is too long is cut; `tuning.run` has windows.
+
+        Args:
+            sentences: string `[B, (words)]`: lists of words, or a
+                `tf.RaggedTensor`. No word is split by its spaces.
+            labels: int `[B, (words)]`: the words' classes. None for their
+                numbers in the sentence, 0, 1, ...
+
+        Returns:
+            A triple: the inputs, a dictionary as of a call; the labels, int32
+            `[B, max_seq_length]`; and the weights, float32, 1 where a word
+            begins and 0 elsewhere.
+
+        Raises:
+            ValueError: If the words are not lists of strings, or there are not
+                as many labels.
+        """
+        words = _to_lists("sentences", sentences)
+        labels = _to_word_labels(labels, words)
+        pieces = self.tokenizer.for_words().tokenize(words.flat_values)
+        pieces = pieces.merge_dims(1, 2)
+        lengths = words.with_values(pieces.row_lengths())
+        inputs = packing.pack(
+            [words.with_values(pieces)], self.max_seq_length, self.vocabulary
+        )
+        # After [CLS], and the pieces of the sentence's words before.
+        before = tf.cumsum(lengths.flat_values, exclusive=True)
+        first = tf.gather(tf.concat([before, [0]], 0), words.row_starts())
+        rows = words.value_rowids()
+        places = 1 + before - tf.gather(first, rows)
+        # Words of nothing but control characters have no piece.
+        is_read = (lengths.flat_values > 0) & (places < self.max_seq_length - 1)
+        index = tf.boolean_mask(tf.stack([rows, places], axis=1), is_read)
+        shape = tf.shape(inputs[features.INPUT_IDS], tf.int64)
+
+        def placed(values):
+            return tf.scatter_nd(index, tf.boolean_mask(values, is_read), shape)
+
+        return inputs, placed(labels), placed(tf.ones_like(labels, tf.float32))
+
+
+def encode_choices(
+    encode: Callable[[Any], dict[str, tf.Tensor]],
+    contexts: tf.Tensor,
+    choices: tf.Tensor,
+) -> dict[str, tf.Tensor]:
+    """Is `Preprocessor.encode_choices`, with what encodes pairs.
+
+    Args:
+        encode: A `Preprocessor`, or a callable like one.
+        contexts: string `[B]`.
+        choices: string `[B, C]`.
+    """
+    num_choices = tf.shape(choices)[1]
+    contexts = tf.tile(contexts[:, tf.newaxis], [1, num_choices])
+    inputs = encode([tf.reshape(contexts, [-1]), tf.reshape(choices, [-1])])
+    encoded = {}
+    for name, values in inputs.items():
+        length = tf.shape(values)[1]
+        encoded[name] = tf.reshape(values, [-1, num_choices, length])
+        encoded[name].set_shape([*choices.shape, values.shape[1]])
+    return encoded
 
 
 def _num_positions(config_path):
@@ -234,6 +344,40 @@ def _is_batch(item):
         return hasattr(item, "__len__")
     # A tensor whose number of axes is not known is refused as a batch.
     return getattr(shape, "rank", None) != 0 and shape != ()
+
+
+def _to_word_labels(labels, words):
+    """Returns labels as int32 `[W]`, for the words of all sentences."""
+    if labels is None:
+        labels = tf.ragged.range(words.row_lengths())
+    elif not tf.is_tensor(labels):
+        counts = words.row_lengths().numpy().tolist()
+        for row, (own, count) in enumerate(zip(labels, counts), start=1):
+            if len(own) != count:
+                raise ValueError(
+                    f"`labels`, row {row}: must be as many as the words, "
+                    f"{count}. Received: {len(own)}."
+                )
+        labels = tf.ragged.constant(labels, tf.int32, ragged_rank=1)
+    return tf.cast(labels.flat_values, tf.int32)
+
+
+def _to_lists(name, lists):
+    """Returns lists of strings, which may be a tensor, as `[B, (strings)]`."""
+    if isinstance(lists, tf.RaggedTensor):
+        return lists
+    if tf.is_tensor(lists):
+        return tf.RaggedTensor.from_tensor(lists)
+    for row, texts in enumerate(lists, start=1):
+        if isinstance(texts, (str, bytes)) or not hasattr(texts, "__len__"):
+            raise ValueError(
+                f"`{name}`, row {row}: must be a list of strings. "
+                f"Received: {messages.shortened(texts)}."
+            )
+    strings = [text for texts in lists for text in texts]
+    return tf.RaggedTensor.from_row_lengths(
+        _to_tensor(strings), [len(texts) for texts in lists]
+    )
 
 
 def _to_tensor(segment):

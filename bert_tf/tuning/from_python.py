@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import difflib
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from absl import flags
 from absl import logging as absl_logging
 
 from bert_tf import files
+from bert_tf import messages
 from bert_tf import quiet
 from bert_tf.checkpoints import model_folder
 from bert_tf.runs import output_folder
@@ -28,6 +30,13 @@ from bert_tf.tuning.config import FineTuningConfig
 # Fields that may differ from the tuned folder's: the columns of the caller's
 # table, the classes, whose order may differ, and the scores.
 _CALLER_FIELDS = ("text_features", "labels", "metrics")
+# What others call our hyper-parameters.
+_NAMES_ELSEWHERE = {
+    "epochs": "num_train_epochs",
+    "num_epochs": "num_train_epochs",
+    "batch_size": "train_batch_size",
+    "lr": "learning_rate",
+}
 
 
 def run(
@@ -137,6 +146,7 @@ def run(
     files.check_path("output_dir", output_dir)
     if start is not None:
         files.check_path("start", start)
+    _check_names(hyper_parameters)
     if metrics is not None:
         fields: dict[str, Any] = {"metrics": tuple(metrics)}
         task = dataclasses.replace(task, **fields)
@@ -178,6 +188,20 @@ def run(
         )
         tuned.execute()
     return tuned
+
+
+def _check_names(hyper_parameters):
+    """Raises `ValueError` if a name is no hyper-parameter's."""
+    known = [field.name for field in dataclasses.fields(FineTuningConfig)]
+    for name, value in hyper_parameters.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = _NAMES_ELSEWHERE.get(name) or "".join(near)
+            raise ValueError(
+                f"`{name}` must be a field of FineTuningConfig"
+                f"{f', here {meant}' if meant else ''}. "
+                f"Received: {name}={messages.shortened(value)}."
+            )
 
 
 @contextlib.contextmanager

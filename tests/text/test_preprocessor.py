@@ -1,6 +1,5 @@
 import json
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -229,7 +228,6 @@ def test_settings_are_kept(fast):
         (tf.ragged.constant([["a", "b"], ["c"]]), "RaggedTensor of string"),
         (tf.constant([1, 2]), "Received: EagerTensor of int32"),
         (tf.data.Dataset.from_tensors("a"), "Received: .*Dataset"),
-        (keras.Input((), dtype="string"), "Received: KerasTensor of str"),
     ],
 )
 def test_texts_that_are_no_batch_are_refused(texts, message):

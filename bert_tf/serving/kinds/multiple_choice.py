@@ -18,8 +18,8 @@ from bert_tf.serving.kinds.servable import are_as_good
 from bert_tf.serving.kinds.texts import Row
 from bert_tf.tasks import metrics
 from bert_tf.tasks.multiple_choice import files as multiple_choice_files
-from bert_tf.tasks.multiple_choice import source as multiple_choice_source
 from bert_tf.text import packing
+from bert_tf.text.preprocessor import encode_choices
 
 CONTEXT = "context"
 CHOICES = "choices"
@@ -67,7 +67,7 @@ class MultipleChoice(Servable):
         encode: Callable[..., Any],
         model: Any,
     ) -> dict[str, tf.Tensor]:
-        inputs = multiple_choice_source.make_inputs(
+        inputs = encode_choices(
             lambda pairs: packing.trim_padding(encode(pairs)),
             texts[CONTEXT],
             texts[CHOICES],
@@ -76,8 +76,8 @@ class MultipleChoice(Servable):
 
     def encode(self, texts: Sequence[Row]) -> dict[str, tf.Tensor]:
         contexts, *choices = self.columns(texts)
-        return multiple_choice_source.make_inputs(
-            self.preprocessor, contexts, tf.stack(choices, axis=1)
+        return self.preprocessor.encode_choices(
+            contexts, tf.stack(choices, axis=1)
         )
 
     def read_texts(self, path: files.AnyPath) -> list[Row]:

@@ -33,6 +33,7 @@ from bert_tf.text import sharing
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import characters
 from bert_tf.text.tokenizers import sentencepiece_model
+from bert_tf.text.tokenizers import text_ops
 from bert_tf.text.tokenizers import token_finder
 from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers import unigram_files
@@ -510,9 +511,7 @@ class UnigramTokenizer(tf.Module):
         eagerly, as `keras.utils.clear_session` does. In a graph the operation
         is part of the graph, and eagerly TensorFlow keeps it.
         """
-        # Imported here because it takes long to load.
-        import tensorflow_text as tf_text
-
+        tf_text = text_ops.tensorflow_text()
         # It only runs on the CPU.
         with tf.device("CPU:0"):
             return tf_text.SentencepieceTokenizer(

@@ -18,7 +18,6 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 from typing import Any
 
 import numpy as np
@@ -29,14 +28,10 @@ from bert_tf.text import sharing
 from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import characters
+from bert_tf.text.tokenizers import text_ops
 from bert_tf.text.tokenizers import token_finder
 from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    # Imported where it is used: its 40 libraries take long to load, and
-    # training on records does not need them.
-    import tensorflow_text as tf_text
 
 MAX_CHARS_PER_WORD = 200
 _MAX_BYTES_PER_CHAR = 4
@@ -434,15 +429,13 @@ class WordpieceTokenizer(tf.Module):
         return tf.equal(ids, len(self.vocabulary) - 1)
 
 
-def make_splitter(tokens: Iterable[str]) -> "tf_text.FastWordpieceTokenizer":
-    """Returns a tokenizer of words to int32, by the longest pieces that fit.
+def make_splitter(tokens: Iterable[str]) -> Any:
+    """Returns a `FastWordpieceTokenizer`: words to int32, by longest pieces.
 
     Args:
         tokens: The entries. The ids are their places in `unknown_last`.
     """
-    import tensorflow_text as tf_text
-
-    return tf_text.FastWordpieceTokenizer(
+    return text_ops.tensorflow_text().FastWordpieceTokenizer(
         unknown_last(tokens),
         token_out_type=tf.int32,
         no_pretokenization=True,
@@ -479,8 +472,7 @@ def unknown_last(tokens: Iterable[str]) -> list[str]:
 
 
 def _make_fast(spec):
-    import tensorflow_text as tf_text
-
+    tf_text = text_ops.tensorflow_text()
     tokens = unknown_last(_pieces(spec))
     try:
         return tf_text.FastBertTokenizer(
@@ -536,9 +528,7 @@ def _normalize(texts, do_lower_case):
         texts = tf.strings.lower(texts, encoding="utf-8")
         texts = tf.strings.regex_replace(texts, _MOVED_ACCENT, "")
         texts = tf.strings.regex_replace(texts, _MARKS_OF_UNKNOWN, "\\0\u034f")
-        import tensorflow_text as tf_text
-
-        texts = tf_text.normalize_utf8(texts, "NFD")
+        texts = text_ops.tensorflow_text().normalize_utf8(texts, "NFD")
         texts = tf.strings.regex_replace(texts, r"\p{Mn}+", "")
     return tf.strings.regex_replace(texts, _STANDS_ALONE, r" \0 ")
 
