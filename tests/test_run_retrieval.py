@@ -88,9 +88,9 @@ def test_vectors_are_tuned_scored_and_resumed(tmp_path, run_program):
         test={"sentence1": ["a b", "c"], "sentence2": ["a b", "f g"]},
         max_seq_length=12,
     )
-    np.testing.assert_allclose(
-        tuned.answers["test"], [float(line) for line in cosines[1:]], atol=1e-5
-    )
+    assert tuned.answers["test"] == [
+        {"score": pytest.approx(float(line), abs=1e-5)} for line in cosines[1:]
+    ]
     model, preprocessor, task = bert_tf.load(output)
     assert task.head == "dense"
     vectors = model(preprocessor(["a a b", "c"])).numpy()

@@ -301,19 +301,14 @@ def _open(model_dir, max_seq_length):
     vectors of sentences.
     """
     with reader.open_checkpoint(model_dir) as checkpoint:
-        kind = opening.default_kind(checkpoint)
-        found = checkpoint.found_parts
-    name = None
-    if kind is Encoder:
-        kind = FillMask if parts.MASKED_LM in found else Embedding
-        name = kind.KIND
-    has_windows = "max_windows" in kind.DEFAULTS
-    return opening.open_folder(
-        model_dir,
-        ExportOptions(
-            kind=name,
+        kind, task = opening.find_kind(checkpoint)
+        if kind is Encoder:
+            has_masks = parts.MASKED_LM in checkpoint.found_parts
+            kind = FillMask if has_masks else Embedding
+        has_windows = "max_windows" in kind.DEFAULTS
+        options = ExportOptions(
             max_seq_length=max_seq_length,
             count_tokens=COUNT_TOKENS in kind.DEFAULTS,
             max_windows=_MAX_WINDOWS if has_windows else None,
-        ),
-    )
+        )
+        return opening.open_as(kind, checkpoint, task, options)

@@ -14,20 +14,27 @@ from bert_tf import files
 from bert_tf import messages
 from bert_tf import progress_bar
 from bert_tf.checkpoints import hub
+from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import reader
-from bert_tf.serving import python_answers
+from bert_tf.checkpoints import sentence_files
 from bert_tf.serving.graph import inputs as inputs_lib
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.graph.module import TracedModel
 from bert_tf.serving.kinds import opening
 from bert_tf.serving.kinds import texts as texts_lib
 from bert_tf.serving.kinds.embedding import Embedding
+from bert_tf.serving.kinds.fill_mask import FillMask
+from bert_tf.serving.kinds.hub import Encoder
 from bert_tf.serving.kinds.servable import Servable
 from bert_tf.serving.options import OF_ANSWERS
+from bert_tf.serving.options import RERANKER
+from bert_tf.serving.options import TASK
 from bert_tf.serving.options import ExportOptions
 
 # Rows that go into the graph together; it computes a few of them at a time.
 _BATCH_SIZE = 32
+# Kinds with plain answers.
+_KINDS = (None, TASK, Embedding.KIND, FillMask.KIND, RERANKER)
 
 
 def predictor(folder: files.AnyPath, **options: Any) -> "Predictor":
@@ -66,23 +73,53 @@ def predictor(folder: files.AnyPath, **options: Any) -> "Predictor":
             f"Received: {', '.join(others)}."
         )
     asked = ExportOptions(**options)
-    path = hub.local_path(folder)
-    kind = opening.KINDS.get(asked.kind or "")
-    if kind is None:
-        with reader.open_checkpoint(path) as checkpoint:
-            kind = opening.default_kind(checkpoint)
-    if not python_answers.has_answers(kind):
+    if asked.kind not in _KINDS:
         raise ValueError(
-            f"{folder}: must be tuned to a task, or asked with "
-            'kind="embedding", kind="fill_mask" or kind="reranker". '
-            f"Received: kind={kind.KIND!r}"
-            f"{'' if asked.kind == kind.KIND else ', for want of a task'}."
+            f"`kind` must be one of {', '.join(filter(None, _KINDS))}. "
+            f"Received: kind={asked.kind!r}."
         )
     top_k = None
-    if "top_k" not in kind.DEFAULTS:
-        # Not of the graph, which gives all classes.
-        top_k, asked = asked.top_k, dataclasses.replace(asked, top_k=None)
-    return Predictor(opening.open_folder(path, asked), top_k)
+    with reader.open_checkpoint(hub.local_path(folder)) as checkpoint:
+        kind, task = opening.find_kind(checkpoint, asked)
+        if kind is Encoder:
+            kind = _kind_of_untuned(folder, checkpoint)
+        if "top_k" not in kind.DEFAULTS:
+            # Not of the graph, which gives all classes.
+            top_k, asked = asked.top_k, dataclasses.replace(asked, top_k=None)
+        servable = opening.open_as(kind, checkpoint, task, asked)
+    return Predictor(servable, top_k)
+
+
+def _kind_of_untuned(folder, checkpoint):
+    """Returns the kind of a folder without a task, if it tells."""
+    if sentence_files.read_modules(checkpoint.folder) is not None:
+        return Embedding
+    kinds = [Embedding.KIND]
+    if parts.MASKED_LM in checkpoint.found_parts:
+        kinds.append(FillMask.KIND)
+    named = " or ".join(f'kind="{kind}"' for kind in kinds)
+    raise ValueError(
+        f"{folder}: must be tuned to a task, or asked with {named}. "
+        f"Received: {checkpoint.architecture or 'an encoder'}, without a kind."
+    )
+
+
+def _check_top_k(servable, top_k):
+    """Raises `ValueError` if a servable does not have so many answers."""
+    if top_k is None:
+        return
+    if not servable.is_ranked:
+        raise ValueError(
+            "`top_k` must be given for labels and masks only. "
+            f"Received: top_k={top_k}."
+        )
+    most = servable.options.top_k
+    if top_k < 1 or (most is not None and top_k > most):
+        raise ValueError(
+            "`top_k` must be 1 or more"
+            + (f", and at most the predictor's {most}" if most else "")
+            + f". Received: top_k={top_k}."
+        )
 
 
 class _Graph:
@@ -124,7 +161,8 @@ class Predictor:
     Call arguments:
         *texts: The columns, in order: each a string, or a list, tuple, NumPy
             array or pandas Series of strings. One tuple of all columns, a
-            dictionary of them or a DataFrame will also do. A string beside a
+            dictionary of them, a DataFrame or a `tf.data.Dataset` of strings,
+            tuples or dictionaries will also do. A string beside a
             list stands for every row. Choices are a list of strings, or a list
             of such lists.
         top_k: For labels and masks: how many, the likeliest first. None for
@@ -142,7 +180,7 @@ class Predictor:
     """
 
     def __init__(self, servable: Servable, top_k: int | None = None) -> None:
-        python_answers.check_top_k(servable, top_k)
+        _check_top_k(servable, top_k)
         self._servable = servable
         self._top_k = top_k
         self.model = servable.model
@@ -157,7 +195,7 @@ class Predictor:
         self, *texts: Any, top_k: int | None = None, **named: Any
     ) -> Any:
         top_k = self._top_k if top_k is None else top_k
-        python_answers.check_top_k(self._servable, top_k)
+        _check_top_k(self._servable, top_k)
         rows, is_one = self._rows(self._in_order(texts, named))
         answers: list[Any] = []
         starts = range(0, len(rows), _BATCH_SIZE)
@@ -165,9 +203,7 @@ class Predictor:
             for start in tracked:
                 batch = rows[start : start + _BATCH_SIZE]
                 found = self.compute(batch)
-                answers += python_answers.read_rows(
-                    self._servable, found, batch, top_k
-                )
+                answers += self._servable.read_outputs(found, batch, top_k)
         if is_one:
             return answers[0]
         if isinstance(self._servable, Embedding):
@@ -258,6 +294,8 @@ class Predictor:
         """Returns the columns in the order of `columns`."""
         if len(texts) == 1:
             (table,) = texts
+            if isinstance(table, tf.data.Dataset):
+                texts = (table := _read_dataset(table),)
             # A Series has keys too, but no columns.
             if isinstance(table, Mapping) or hasattr(table, "columns"):
                 found = [name for name in self.columns if name in table]
@@ -292,6 +330,31 @@ class Predictor:
         count = max(lengths, default=1)
         rows = zip(*(rows * count if one else rows for rows, one in read))
         return list(rows), not lengths
+
+
+def _read_dataset(dataset):
+    """Returns the columns of rows, or of batches of them, as these are.
+
+    They are a list, or a tuple or dictionary of lists.
+    """
+    spec = dataset.element_spec
+    if all(leaf.shape.rank for leaf in tf.nest.flatten(spec)):
+        dataset = dataset.unbatch()
+    rows = [*dataset.as_numpy_iterator()]
+    if isinstance(spec, Mapping):
+        return {name: [_string(row[name]) for row in rows] for name in spec}
+    if isinstance(spec, tuple):
+        return tuple([*map(_string, column)] for column in zip(*rows))
+    return [*map(_string, rows)]
+
+
+def _string(value):
+    """Returns bytes, or an array of them, as strings; else what came."""
+    if isinstance(value, np.ndarray):
+        return [*map(_string, value)]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value
 
 
 def _read_column(

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from absl import logging
 
 from bert_tf import files
@@ -77,3 +78,19 @@ def log_stripped(where: files.AnyPath, num_stripped: int) -> None:
             where,
             num_stripped,
         )
+
+
+def ranked(
+    names: Sequence[str], probabilities: np.ndarray
+) -> list[dict[str, Any]]:
+    """Returns a {"label", "score"} for each class, the likeliest first.
+
+    Args:
+        names: The names of the classes.
+        probabilities: float32 `[K]`.
+    """
+    order = np.argsort(-probabilities, kind="stable")
+    return [
+        {"label": names[place], "score": float(probabilities[place])}
+        for place in order
+    ]

@@ -180,14 +180,17 @@ def infer_task(
     return None
 
 
-def find_task(checkpoint: Checkpoint) -> Task | None:
+def find_task(
+    checkpoint: Checkpoint, text_features: tuple[str, ...] = ()
+) -> Task | None:
     """Returns the task that a checkpoint was tuned to; None if unknown.
 
     Args:
         checkpoint: What `reader.open_checkpoint` yielded.
+        text_features: As in `infer_task`.
 
     Raises:
         ValueError: As in `read_task` and `infer_task`.
     """
     task = read_task(checkpoint.folder)
-    return infer_task(checkpoint) if task is None else task
+    return infer_task(checkpoint, text_features) if task is None else task

@@ -6,6 +6,8 @@ logit. The loss is the mean of the cross-entropies over examples and labels.
 
 import dataclasses
 import os
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import Self
 
@@ -152,7 +154,30 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
         """Returns the divergence of the yes or no for every label."""
         return distillation.soft_labels(logits, teacher_logits, temperature)
 
-    def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    def read_answers(self, examples: Examples, answers: np.ndarray) -> Any:
+        return self.decode(answers)
+
+    def read_outputs(
+        self,
+        found: Mapping[str, np.ndarray],
+        rows: Sequence[Any] | None = None,
+        top_k: int | None = None,
+    ) -> list[Any]:
+        """Returns a list of {"label", "score"} for each row, the best first.
+
+        They are those that are likelier than not, or `top_k` of them.
+        """
+        ranked = (
+            class_names.ranked(self.labels, row)
+            for row in found["probabilities"]
+        )
+        counts = found["is_label"].sum(axis=-1).tolist()
+        return [
+            entries[: count if top_k is None else top_k]
+            for entries, count in zip(ranked, counts)
+        ]
+
+    def decode_tensors(self, logits: Any) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.
 
         Args:
@@ -257,7 +282,7 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
     ) -> str:
         """Writes a TSV: the labels, and every example's probabilities."""
         del examples
-        rows = self.decode(tf.constant(answers))["probabilities"].numpy()
+        rows = self.decode_tensors(answers)["probabilities"].numpy()
         lines = ["\t".join(map(str, row)) for row in (self.labels, *rows)]
         path = os.path.join(output_dir, f"{split}_results.tsv")
         atomic.write_text(path, "\n".join(lines) + "\n")

@@ -8,6 +8,7 @@ import abc
 import dataclasses
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import ClassVar
 from typing import Self
@@ -406,6 +407,80 @@ class Task(abc.ABC):
         del source
         return logits
 
+    def read_answers(self, examples: Any, answers: Any) -> Any:
+        """Returns answers as plain Python values, if the family has a form.
+
+        Args:
+            examples: What was read.
+            answers: From `answers`.
+
+        Returns:
+            One value for every example, as `bert_tf.predictor` gives it.
+        """
+        del examples
+        return answers
+
+    def read_outputs(
+        self,
+        found: Mapping[str, np.ndarray],
+        rows: Sequence[Any] | None = None,
+        top_k: int | None = None,
+    ) -> list[Any]:
+        """Returns the answers of an export as plain Python values.
+
+        Args:
+            found: {output: array `[B, ...]`}.
+            rows: The B rows of texts; None if they are not known.
+            top_k: How many answers to a row are wanted; None for the best.
+
+        Returns:
+            B values; by default {output: its value}.
+        """
+        del rows, top_k
+        columns = (_plain(values.tolist()) for values in found.values())
+        return [dict(zip(found, row)) for row in zip(*columns)]
+
+    def decode_tensors(self, logits: Any) -> dict[str, tf.Tensor]:
+        """Returns an export's answers, in TensorFlow's own operations.
+
+        Args:
+            logits: float32 `[B, ...]`, what the model returns.
+
+        Returns:
+            {output: tensor `[B, ...]`}.
+
+        Raises:
+            ValueError: If answers need more than that.
+        """
+        raise ValueError(
+            f"Answers of the family {self.family!r} need the texts too: "
+            "bert_tf.predictor(folder)(texts) finds them, as do the `answers` "
+            "of tuning.run(task, test=...)."
+        )
+
+    def decode(
+        self,
+        logits: Any,
+        rows: Sequence[Any] | None = None,
+        top_k: int | None = None,
+    ) -> list[Any]:
+        """Returns answers from what the model, or its `predict`, returns.
+
+        Args:
+            logits: float32 `[B, ...]`.
+            rows, top_k: As in `read_outputs`.
+
+        Returns:
+            B plain Python values, as `bert_tf.predictor` gives them.
+
+        Raises:
+            ValueError: If the shape is another, or if answers need the texts
+                too; the message says what to call.
+        """
+        found = self.decode_tensors(logits)
+        arrays = {name: np.asarray(value) for name, value in found.items()}
+        return self.read_outputs(arrays, rows, top_k)
+
     def evaluate(
         self, source: Any, logits: np.ndarray, answers: Any
     ) -> dict[str, float]:
@@ -564,6 +639,13 @@ def check_names(task: Any) -> None:
             "Received: text_features="
             f"{messages.shortened(list(task.text_features))}."
         )
+
+
+def _plain(values):
+    """Returns lists of bytes as lists of strings; other lists as they are."""
+    if isinstance(values, list):
+        return [_plain(value) for value in values]
+    return values.decode() if isinstance(values, bytes) else values
 
 
 def stored_name(field: dataclasses.Field[Any]) -> str:

@@ -187,6 +187,8 @@ def run(
             strategies.dtype_policy(mixed_precision, strategy),
         )
         tuned.execute()
+        if dev is None:
+            absl_logging.info("`results` is None: no `dev` set was given.")
     return tuned
 
 

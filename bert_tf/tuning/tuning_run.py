@@ -87,8 +87,6 @@ class Run:
         start: The `StartingPoint`.
         sources: {split: `Source`}.
         model: The `keras.Model`.
-        answers: {split: the task's answers} from the last evaluation or
-            prediction.
         results: {name: float} of the last evaluation; None before the first.
 
     Raises:
@@ -135,7 +133,8 @@ class Run:
         self._trained = self.model
         # What is trained for; None for the task's own objective.
         self._objective: Objective | None = None
-        self.answers: dict[str, Any] = {}
+        # {split: the task's answers} from the last evaluation or prediction.
+        self._answers: dict[str, Any] = {}
         self.results: dict[str, float] | None = None
         self._predict = Predictor(
             task.prediction_model(self.model, config.max_seq_length), strategy
@@ -146,6 +145,18 @@ class Run:
         # What a resumed training must also have in common, beside settings.
         self._facts: dict[str, Any] = {}
         self._settings = task.training_settings(config.compares_epochs)
+
+    @property
+    def answers(self) -> dict[str, Any]:
+        """{split: its answers} from the last evaluation or prediction.
+
+        They are plain Python values, one for every example, as
+        `bert_tf.predictor` gives them. They are made anew each time.
+        """
+        return {
+            split: self.task.read_answers(self.sources[split].examples, found)
+            for split, found in self._answers.items()
+        }
 
     def _begin_anew(self):
         """Sets weights of a new training that no checkpoint provides."""
@@ -207,7 +218,7 @@ class Run:
                 no batch.
         """
         # These belong to the old weights.
-        self.answers, self.results = {}, None
+        self._answers, self.results = {}, None
         config, task = self.config, self.task
         ends = fit_lib.epoch_ends(
             task.num_epoch_examples(self.sources[TRAIN]),
@@ -314,19 +325,18 @@ class Run:
         checkpoints.load_weights(folder, self.model)
         sentence_model.load_dense(self.model, folder, may_be_new=False)
         # The answers must come from the same weights as the model.
-        self.answers = self.evaluate().answers
+        self._answers = self.evaluate().answers
 
     def _evaluate_step(self, step):
         """Evaluates the weights of a step; keeps and returns the results."""
-        results, self.answers = self.evaluate()
+        results, self._answers = self.evaluate()
         self.results = results | {"global_step": step}
         return self.results
 
     def evaluate(self) -> Evaluation:
         """Evaluates the model on the development sets.
 
-        It changes nothing. To report on the evaluation, assign what it returns
-        to `results` and `answers` first.
+        It changes nothing. `report` can be given what it returns.
         """
         results: dict[str, float] = {}
         answers: dict[str, Any] = {}
@@ -339,25 +349,31 @@ class Run:
             results |= _named_after(split, found)
         return Evaluation(results, answers)
 
-    def report(self) -> None:
+    def report(self, evaluation: Evaluation | None = None) -> None:
         """Writes and prints the results of an evaluation, and its report.
 
         Values that the task chooses on the development set are saved with the
         model if it was tuned in this run.
 
+        Args:
+            evaluation: The `Evaluation`; None for the last one of `execute` or
+                `tune`.
+
         Raises:
             ValueError: If there are no results yet.
         """
+        if evaluation is not None:
+            self.results, self._answers = evaluation
         if self.results is None:
             raise ValueError(
                 "`report` must come after `execute` or `tune` with do_eval, or "
-                "after `results` and `answers` were set."
+                "be given what `evaluate` returned."
             )
         temperature_note = self._calibrate()
         self.results = self._reporter.write(
             self.task,
             self.sources[DEV],
-            self.answers[DEV],
+            self._answers[DEV],
             self.results,
             self._shown_settings(),
             temperature_note,
@@ -369,7 +385,7 @@ class Run:
         Returns:
             A sentence about the temperature; "" if none was to be fitted.
         """
-        config, answers = self.config, self.answers[DEV]
+        config, answers = self.config, self._answers[DEV]
         examples = self.sources[DEV].examples
         task, note = self.task.calibrate(examples, answers), ""
         if config.calibrate:
@@ -423,19 +439,19 @@ class Run:
         ]
         for split in splits or [DEV]:
             source = self.sources[split]
-            if split not in self.answers:
+            if split not in self._answers:
                 logits = self._predict(source, self.config.predict_batch_size)
-                self.answers[split] = self.task.answers(source, logits)
+                self._answers[split] = self.task.answers(source, logits)
             if self.is_chief:
                 line = self.task.write_predictions(
                     self.config.output_dir,
                     split,
                     source.examples,
-                    self.answers[split],
+                    self._answers[split],
                 )
                 print(line)
                 if on_predictions is not None:
-                    on_predictions(split, self.answers[split])
+                    on_predictions(split, self._answers[split])
 
     def save(self) -> None:
         """Writes the model folder completely or not at all, on the chief."""

@@ -197,7 +197,7 @@ def test_large_and_many_texts_are_answered():
 
 def test_ids_only_takes_ids_and_examples_of_ids():
     inputs, logits = trained_answers("pair", STRINGS, OTHERS)
-    wanted = serving_models.PAIR_TASK.decode(logits)["probabilities"]
+    wanted = serving_models.PAIR_TASK.decode_tensors(logits)["probabilities"]
     of = loaded("pair", "ids").signatures
     assert set(of) == {"serving_default", "examples", "classify"}
     answer = of["serving_default"](**inputs)

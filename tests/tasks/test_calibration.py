@@ -173,8 +173,8 @@ def test_a_task_has_its_temperature_in_its_file_where_it_is_not_1(
         assert json.loads(path.read_text())["format_version"] == version
         assert model_folder.read_task(tmp_path) == each.to_dict()
     logits = np.float32([[2.0, -1.0], [0.5, 3.0]])
-    cold, found = task.decode(logits), warm.decode(logits)
-    halves = task.decode(logits / 2)
+    cold, found = task.decode_tensors(logits), warm.decode_tensors(logits)
+    halves = task.decode_tensors(logits / 2)
     np.testing.assert_array_equal(
         found["probabilities"], halves["probabilities"]
     )

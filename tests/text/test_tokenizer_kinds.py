@@ -397,6 +397,6 @@ def test_a_tuned_model_is_served(tmp_path, monkeypatch):
     }
     np.testing.assert_allclose(
         answer(text=tf.constant(texts))["probabilities"],
-        task.decode(run.model(inputs))["probabilities"],
+        task.decode_tensors(run.model(inputs))["probabilities"],
         atol=1e-5,
     )

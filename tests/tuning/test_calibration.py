@@ -91,7 +91,8 @@ def test_a_training_keeps_the_temperature_of_its_development_set(
         max_seq_length=12,
         calibrate=True,
     )
-    np.testing.assert_allclose(run.answers["dev"], logits, atol=1e-5)
+    found = run.evaluate().answers["dev"]
+    np.testing.assert_allclose(found, logits, atol=1e-5)
     wanted = wanted_temperature(logits, labels)
     assert 1.3 < wanted < 3
     task = json.loads((output / "task.json").read_text())
@@ -137,9 +138,14 @@ def test_a_training_keeps_the_temperature_of_its_development_set(
     predicted = np.loadtxt(output / "test_results.tsv")
     expected = [
         reference.probabilities(row, task["temperature"])
-        for row in run.answers["test"].tolist()
+        for row in run.model.predict(
+            Preprocessor.from_folder(output)(TEST["text"]), verbose=0
+        ).tolist()
     ]
     np.testing.assert_allclose(predicted, expected, atol=1e-6)
+    assert [answer["score"] for answer in run.answers["test"]] == (
+        pytest.approx(predicted.max(axis=1).tolist())
+    )
 
 
 def test_a_tuned_model_is_calibrated_without_a_training(

@@ -144,7 +144,7 @@ def test_a_task_is_tuned_saved_and_predicted(tmp_path, family, name):
     again = tuning.run(
         task, output_dir=out, test=table, max_seq_length=MAX_SEQ_LENGTH
     )
-    np.testing.assert_equal(again.answers["test"], run.answers["test"])
+    assert again.answers["test"] == run.answers["test"]
 
 
 @pytest.mark.parametrize(

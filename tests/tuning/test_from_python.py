@@ -253,7 +253,18 @@ def test_it_does_what_the_program_does(tmp_path, release, tuned, run_program):
     # The second time it is over, and all is as it was.
     run = tuning.run(TASK, **paths, output_dir=output, **release)
     assert_equal_files()
-    assert run.answers["test"].shape == (9, 3)
+    answers = run.answers["test"]
+    shares = np.loadtxt(output / "test_results.tsv")
+    assert shares.shape == (9, 3)
+    assert answers == [
+        {"label": TEAMS[row.argmax()], "score": pytest.approx(row.max())}
+        for row in shares
+    ]
+    inputs = Preprocessor.from_folder(output, 12)(TABLES["test"]["subject"])
+    assert run.task.decode(run.model.predict(inputs)) == [
+        answer | {"score": pytest.approx(answer["score"], abs=1e-5)}
+        for answer in answers
+    ]
     assert f"eval_loss = {run.results['eval_loss']}\n" in (
         output / "eval_results.txt"
     ).read_text("utf-8")
@@ -337,7 +348,8 @@ def test_any_score_tells_the_best_epoch(tmp_path, release, caplog):
     card = (tmp_path / "output" / "README.md").read_text()
     assert f"\n- `steps`: {run.results['global_step']}\n" in card
     assert f"\n- `eval_macro_f1`: {max(scores):.4g}\n" in card
-    found = run.answers["test"].argmax(axis=1) == TEAMS.index("sales")
+    labels = np.array([answer["label"] for answer in run.answers["test"]])
+    found = labels == "sales"
     wanted = np.arange(9) % 3 == TEAMS.index("sales")
     assert run.results["eval_f1_sales"] == pytest.approx(
         reference.f1(found, wanted)
@@ -394,8 +406,14 @@ def test_texts_with_several_labels(tmp_path, release):
     # As transformers takes several labels from one.
     config = json.loads((output / "config.json").read_text())
     assert config["problem_type"] == "multi_label_classification"
-    answers = task.decode(tf.constant([[2.0, -1.0, 0.5]]))
-    assert answers["is_label"].numpy().tolist() == [[True, False, True]]
+    logits = np.float32([[2.0, -1.0, 0.5], [-2.0, -1.0, -0.5]])
+    answers = task.decode(logits)
+    assert [[each["label"] for each in row] for row in answers] == [
+        ["cat", "cow"],
+        [],
+    ]
+    assert answers[0][0]["score"] == pytest.approx(1 / (1 + np.exp(-2)))
+    assert [len(row) for row in task.decode(logits, top_k=2)] == [2, 2]
 
     # Without training, by the folder alone.
     run = tuning.run(
@@ -590,15 +608,37 @@ def test_words_are_tagged_from_tables(tmp_path):
         start=tmp_path / "tuned",
         max_seq_length=12,
     )
-    tags = np.array(run.answers["dev"]).reshape(9, 4)
-    hits = (tags[:, 1] == "B-x").sum()
-    found = (tags == "B-x").sum()
-    assert run.results["eval_f1"] == pytest.approx(2 * hits / (9 + found))
+    answers = run.answers["dev"]
+    found = [
+        (row, entity["text"])
+        for row, entities in enumerate(answers)
+        for entity in entities
+    ]
+    wanted = [(row, words[1]) for row, words in enumerate(table["words"])]
+    hits = sum(
+        entity["start"] == len(table["words"][row][0]) + 1
+        for row, entities in enumerate(answers)
+        for entity in entities
+    )
+    assert len({*found} & {*wanted}) >= hits > 0
+    assert run.results["eval_f1"] == pytest.approx(2 * hits / (9 + len(found)))
+    # They are those to strings of these words.
+    texts = [" ".join(words) for words in table["words"]]
+    predict = bert_tf.predictor(tmp_path / "tuned", max_seq_length=12)
+    assert predict(texts) == [
+        [
+            entity | {"score": pytest.approx(entity["score"], abs=1e-6)}
+            for entity in entities
+        ]
+        for entities in answers
+    ]
+    with pytest.raises(ValueError, match="need the texts too: .*predictor"):
+        task.decode(np.zeros((1, 12, 2), "float32"))
     lines = (tmp_path / "output" / "test_predictions.txt").read_text()
     rows = [line.split("\t") for line in lines.split("\n") if line]
-    assert rows == [
-        list(row) for row in zip(sum(table["words"], []), run.answers["test"])
-    ]
+    assert [word for word, _ in rows] == sum(table["words"], [])
+    num_tags = sum(tag == "B-x" for _, tag in rows)
+    assert num_tags == sum(map(len, run.answers["test"]))
     assert (tmp_path / "output" / "report.md").exists()
 
 
@@ -813,13 +853,13 @@ def test_parts_of_a_run_are_called_alone(tmp_path, release):
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     run = tuning_run.Run(config, TASK, examples, strategy)
     run.predict()
-    before = run.answers["test"]
+    before = run.answers["test"][0]["score"]
     run.tune()
     assert not run.answers
     written = []
 
     def on_predictions(split, answers):
-        assert answers is run.answers[split]
+        assert TASK.decode(answers) == run.answers[split]
         written.append(len(list((tmp_path / "output").glob("*_results.tsv"))))
 
     for path in (tmp_path / "output").glob("*_results.tsv"):
@@ -827,12 +867,11 @@ def test_parts_of_a_run_are_called_alone(tmp_path, release):
     run.predict(on_predictions)
     # After those of each set, and not of all.
     assert written == [1, 2]
-    assert np.abs(run.answers["test"] - before).max() > 1e-4
+    assert abs(run.answers["test"][0]["score"] - before) > 1e-4
     evaluation = run.evaluate()
     assert run.results is None
     assert not any(split in run.answers for split in evaluation.answers)
-    run.results, run.answers = evaluation
-    run.report()
+    run.report(evaluation)
     assert f"eval_loss = {evaluation.results['eval_loss']}\n" in (
         tmp_path / "output" / "eval_results.txt"
     ).read_text("utf-8")

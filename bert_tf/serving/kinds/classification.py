@@ -116,11 +116,15 @@ class Classification(Servable):
         }
 
     @property
+    def is_ranked(self) -> bool:
+        return bool(self.task.labels)
+
+    @property
     def row_shape(self) -> list[int] | None:
         return [self.task.num_outputs]
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
-        answers = self.task.decode(outputs)
+        answers = self.task.decode_tensors(outputs)
         if not self.task.labels:
             return answers | {"outputs": answers["scores"]}
         return answers | {

@@ -2,8 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -193,6 +195,14 @@ class Embedding(Servable):
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
         return {OUTPUT: outputs}
+
+    def read_outputs(
+        self,
+        found: dict[str, np.ndarray],
+        rows: Sequence[Any],
+        top_k: int | None,
+    ) -> list[Any]:
+        return [*found[OUTPUT]]
 
 
 def _with_defaults_of(vectors, options):

@@ -83,6 +83,7 @@ class FillMask(Servable):
     # `sequences` repeats the text for each of K tokens of each mask.
     DEFAULTS = {"max_text_bytes": 2**14, "max_masks": 128, "top_k": 5}
     TAKES_PAIRS = False
+    is_ranked = True
 
     def __init__(self, *arguments: Any, **others: Any) -> None:
         super().__init__(*arguments, **others)
@@ -164,6 +165,28 @@ class FillMask(Servable):
         inputs = packing.trim_padding(encode(strings))
         answers = self.answer_ids(inputs, model)
         return self._with_sequences(strings, is_cut, answers)
+
+    def read_outputs(
+        self,
+        found: dict[str, np.ndarray],
+        rows: Sequence[Any],
+        top_k: int | None,
+    ) -> list[Any]:
+        # A list for each mask.
+        return [
+            [
+                [
+                    {"token": token.decode(), "score": score}
+                    for token, score in list(zip(*mask))[:top_k]
+                ]
+                for mask in list(zip(tokens, scores))[:count]
+            ]
+            for tokens, scores, count in zip(
+                found["tokens"].tolist(),
+                found["scores"].tolist(),
+                found["num_masks"],
+            )
+        ]
 
     def trained_answers(
         self, inputs: dict[str, tf.Tensor], texts: Sequence[Row]

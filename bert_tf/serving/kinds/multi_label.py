@@ -57,6 +57,7 @@ class MultiLabel(Servable):
     )
     outputs_of_strings = (*outputs_of_ids, *COUNTED)
     MODEL = BertClassifier
+    is_ranked = True
     DEFAULTS = Servable.DEFAULTS | {COUNT_TOKENS: False}
 
     @classmethod
@@ -68,7 +69,7 @@ class MultiLabel(Servable):
         return [len(self.task.labels)]
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
-        return self.task.decode(outputs) | {
+        return self.task.decode_tensors(outputs) | {
             "classes": repeat_names(self.task.labels, outputs),
         }
 

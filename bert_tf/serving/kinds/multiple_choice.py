@@ -59,7 +59,7 @@ class MultipleChoice(Servable):
         return self.task.num_choices
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
-        return self.task.decode(outputs)
+        return self.task.decode_tensors(outputs)
 
     def answer_texts(
         self,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import tensorflow as tf
 
@@ -26,6 +27,7 @@ from bert_tf.tasks import families
 from bert_tf.text.preprocessor import Preprocessor
 
 _DEFAULT = ExportOptions()
+_NO_SOURCE = Source()
 # The limit for frozen models, which take 10 to 25 times their size in a server.
 MOST_FROZEN_BYTES = 2**28
 
@@ -73,33 +75,70 @@ def open_folder(
         ValueError: If it is no model folder, or cannot be served at all or
             with these options.
     """
-    kind, task = KINDS.get(options.kind or ""), None
-    if kind is None:
-        task = families.read_task(model_dir)
-        kind = None if task is None else kind_of(None, task.family)
-    model, source = None, Source()
+    kind = KINDS.get(options.kind or "")
     # A kind that needs no model takes a folder without one.
-    if kind is None or kind.MODEL is not None:
-        with reader.open_checkpoint(str(model_dir)) as checkpoint:
-            if kind is None:
-                task = families.infer_task(
-                    checkpoint, tuple(options.text_features)
-                )
-                kind = kind_of(None, task.family if task else None)
-                if task is None:
-                    _check_is_for_an_encoder(checkpoint, options)
-            vectors = kind.read_vectors(model_dir)
-            options = kind.resolve(options, task, vectors)
-            model = kind.load(checkpoint, task, options)
-            source = Source(
-                weights_sha256=checkpoint.weights_sha256(),
-                config=checkpoint.config_values,
-                vectors=vectors,
-            )
-    else:
-        options = kind.resolve(options, task)
+    if kind is not None and kind.MODEL is None:
+        return _make(kind, str(model_dir), kind.resolve(options, None))
+    with reader.open_checkpoint(str(model_dir)) as checkpoint:
+        kind, task = find_kind(checkpoint, options)
+        if kind is Encoder and options.kind != Encoder.KIND:
+            _check_is_for_an_encoder(checkpoint, options)
+        servable = open_as(kind, checkpoint, task, options)
+        servable.source = dataclasses.replace(
+            servable.source, weights_sha256=checkpoint.weights_sha256()
+        )
+    return servable
+
+
+def find_kind(
+    checkpoint: Checkpoint, options: ExportOptions = _DEFAULT
+) -> tuple[type[Servable], Any]:
+    """Returns the kind that serves a checkpoint, and its task.
+
+    Args:
+        checkpoint: What `reader.open_checkpoint` yielded.
+        options: The `ExportOptions`; the default kind is that of the task that
+            the model was tuned to, or an `Encoder`.
+
+    Returns:
+        A class of `Servable`; and the `Task`, None if the kind is no task's.
+
+    Raises:
+        ValueError: As in `families.find_task`.
+    """
+    if options.kind in KINDS:
+        return KINDS[options.kind], None
+    task = families.find_task(checkpoint, tuple(options.text_features))
+    return kind_of(None, task.family if task else None), task
+
+
+def open_as(
+    kind: type[Servable],
+    checkpoint: Checkpoint,
+    task: Any,
+    options: ExportOptions,
+) -> Servable:
+    """Opens a model folder as a kind; the source has no hashes of weights.
+
+    Args:
+        kind, task: What `find_kind` returned, or another kind and None.
+        checkpoint: What `reader.open_checkpoint` yielded.
+        options: The `ExportOptions`.
+
+    Raises:
+        ValueError: As in `open_folder`.
+    """
+    vectors = kind.read_vectors(checkpoint.path)
+    options = kind.resolve(options, task, vectors)
+    model = kind.load(checkpoint, task, options)
+    source = Source(config=checkpoint.config_values, vectors=vectors)
+    return _make(kind, checkpoint.path, options, task, model, source)
+
+
+def _make(kind, folder, options, task=None, model=None, source=_NO_SOURCE):
+    """Returns the `Servable` of a folder's parts."""
     preprocessor = Preprocessor.from_folder(
-        model_dir, options.max_seq_length, options.tokens_in_text
+        folder, options.max_seq_length, options.tokens_in_text
     )
     if model is not None:
         model.config.check_length(preprocessor.max_seq_length)
@@ -131,19 +170,6 @@ def kind_of(kind: str | None, family: str | None) -> type[Servable]:
     if servable is None:
         raise ValueError(f"A model of the family {family!r} cannot be served.")
     return servable
-
-
-def default_kind(checkpoint: Checkpoint) -> type[Servable]:
-    """Returns the kind that serves a checkpoint if no other is asked for.
-
-    Args:
-        checkpoint: What `reader.open_checkpoint` yielded.
-
-    Raises:
-        ValueError: As in `families.find_task`.
-    """
-    task = families.find_task(checkpoint)
-    return kind_of(None, task.family if task else None)
 
 
 def kind_of_export(path: files.AnyPath) -> type[Servable]:

@@ -212,7 +212,7 @@ class QuestionAnswering(Servable):
             inputs[features.INPUT_MASK], axis=1, keepdims=True
         )
         place_L = tf.range(tf.shape(inputs[features.INPUT_MASK])[1])
-        found = self.task.decode(
+        found = self.task.find_spans(
             outputs,
             tf.equal(inputs[features.SEGMENT_IDS], 1)
             & (place_L < length_B1 - 1),

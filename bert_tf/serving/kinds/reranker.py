@@ -1,5 +1,6 @@
 """Rerankers as they are served: how well a text answers a query."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -125,4 +126,12 @@ class Reranker(Servable):
         )
 
     def decode(self, outputs: Any) -> dict[str, tf.Tensor]:
-        return (self.task or RerankingTask()).decode(outputs)
+        return (self.task or RerankingTask()).decode_tensors(outputs)
+
+    def read_outputs(
+        self,
+        found: dict[str, np.ndarray],
+        rows: Sequence[Any],
+        top_k: int | None,
+    ) -> list[Any]:
+        return (self.task or RerankingTask()).read_outputs(found)

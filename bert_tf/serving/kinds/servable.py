@@ -251,6 +251,11 @@ class Servable:
         return None
 
     @property
+    def is_ranked(self) -> bool:
+        """Whether a row may have several answers, the likeliest first."""
+        return False
+
+    @property
     def encoder(self) -> BertEncoder:
         """The model's encoder, or the model itself if it is one."""
         return getattr(self.model, "encoder", self.model)
@@ -329,6 +334,19 @@ class Servable:
         """
         del inputs
         return self.decode(outputs)
+
+    def read_outputs(
+        self,
+        found: dict[str, np.ndarray],
+        rows: Sequence[Any],
+        top_k: int | None,
+    ) -> list[Any]:
+        """Returns the answers to strings as plain Python values.
+
+        Args:
+            found, rows, top_k: As in `Task.read_outputs`.
+        """
+        return self.task.read_outputs(found, rows, top_k)
 
     def answer_ids(
         self, inputs: dict[str, tf.Tensor], model: Any

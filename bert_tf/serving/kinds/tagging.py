@@ -112,7 +112,7 @@ class Tagging(Words):
                 tf.one_hot(outside, len(self.task.labels)),
             )
         )
-        found = self.task.decode(logits)
+        found = self.task.find_entities(logits)
         words_before = tf.cast(logits.row_starts(), tf.int32)[:, tf.newaxis]
         return {
             "num_entities": found["num_entities"],

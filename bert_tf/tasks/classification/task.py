@@ -9,6 +9,7 @@ import functools
 import math
 import os
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import Self
 
@@ -343,7 +344,7 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
         score of a regression.
         """
         del examples
-        decoded = self.decode(tf.constant(answers))
+        decoded = self.decode_tensors(answers)
         rows = decoded["probabilities" if self.labels else "scores"].numpy()
         rows = rows.reshape(len(rows), -1)
         lines = ("\t".join(map(str, row)) + "\n" for row in rows)
@@ -352,7 +353,28 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
         counted = messages.counted(len(rows), "prediction", "predictions")
         return f"{counted} in {path}"
 
-    def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    def read_answers(self, examples: Examples, answers: np.ndarray) -> Any:
+        return self.decode(answers)
+
+    def read_outputs(
+        self,
+        found: Mapping[str, np.ndarray],
+        rows: Sequence[Any] | None = None,
+        top_k: int | None = None,
+    ) -> list[Any]:
+        """Returns {"label", "score"} for each row, or a list with `top_k`.
+
+        For a regression it is {"score"}.
+        """
+        if not self.labels:
+            return [{"score": score} for score in found["scores"].tolist()]
+        ranked = (
+            class_names.ranked(self.labels, row)[: top_k or 1]
+            for row in found["probabilities"]
+        )
+        return [each[0] if top_k is None else each for each in ranked]
+
+    def decode_tensors(self, logits: Any) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.
 
         Args:

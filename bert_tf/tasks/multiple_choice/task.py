@@ -6,6 +6,8 @@ SWAG is Zellers et al. 2018 (arXiv 1808.05326), CODAH Chen et al. 2019 (arXiv
 
 import dataclasses
 import os
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -107,7 +109,7 @@ class MultipleChoiceTask(Calibrated, Distillable):
         """Writes every example's choice and probabilities."""
         del examples
         path = os.path.join(output_dir, f"{split}_results.tsv")
-        decoded = self.decode(tf.constant(answers))
+        decoded = self.decode_tensors(answers)
         choice_files.write_predictions(
             path, {name: value.numpy() for name, value in decoded.items()}
         )
@@ -115,7 +117,26 @@ class MultipleChoiceTask(Calibrated, Distillable):
             f"{messages.counted(len(answers), 'choice', 'choices')} in {path}"
         )
 
-    def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    def read_answers(self, examples: ChoiceExamples, answers: Any) -> Any:
+        rows = zip(examples.contexts, examples.choices)
+        return self.decode(answers, list(rows))
+
+    def read_outputs(
+        self,
+        found: Mapping[str, np.ndarray],
+        rows: Sequence[Any] | None = None,
+        top_k: int | None = None,
+    ) -> list[Any]:
+        """Returns {"choice", "text", "score"}; no "text" without `rows`."""
+        numbers = found["choice"].tolist()
+        answers: list[dict[str, Any]] = [{"choice": each} for each in numbers]
+        for answer, (_, choices) in zip(answers, rows or ()):
+            answer["text"] = choices[answer["choice"]]
+        for answer, shares in zip(answers, found["probabilities"]):
+            answer["score"] = float(shares[answer["choice"]])
+        return answers
+
+    def decode_tensors(self, logits: Any) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.
 
         Args:

@@ -75,6 +75,18 @@ class SquadAnswers:
             for name, text in self.texts.items()
         }
 
+    def best(self, name: str) -> dict[str, Any]:
+        """Returns the best answer to a question that has one, as `entry`."""
+        spans = self.spans[name]
+        place = next(i for i, (start, _) in enumerate(spans) if start >= 0)
+        best = self.nbest[name][place]
+        return entry(best["text"], *spans[place], best["probability"])
+
+
+def entry(text: str, start: int, end: int, score: float) -> dict[str, Any]:
+    """Returns an answer as a predictor gives it; places are of characters."""
+    return {"text": text, "start": start, "end": end, "score": score}
+
 
 class Windows(NamedTuple):
     """The windows of some questions, N in all.

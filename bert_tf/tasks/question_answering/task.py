@@ -9,6 +9,8 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import Self
 
@@ -149,6 +151,33 @@ class SquadTask(SquadOptions, Distillable, Foreign):
         """Returns `SquadAnswers`."""
         return squad_answers.find_answers(self, source, logits)
 
+    def read_answers(self, examples: SquadExamples, answers: Any) -> list[Any]:
+        """Returns {"text", "start", "end", "score"} of each question, or None.
+
+        None is no answer.
+        """
+        return [
+            answers.best(name) if text else None
+            for name, text in answers.predictions(self).items()
+        ]
+
+    def read_outputs(
+        self,
+        found: Mapping[str, np.ndarray],
+        rows: Sequence[Any] | None = None,
+        top_k: int | None = None,
+    ) -> list[Any]:
+        """Returns {"text", "start", "end", "score"} for each row, or None."""
+        names = ("answers", "starts", "limits", "scores")
+        return [
+            None
+            if start < 0
+            else squad_answers.entry(text.decode(), start, end, score)
+            for text, start, end, score in zip(
+                *(found[name].tolist() for name in names)
+            )
+        ]
+
     def evaluate(
         self, source: WindowSource, logits: np.ndarray, answers: SquadAnswers
     ) -> dict[str, float]:
@@ -225,7 +254,7 @@ class SquadTask(SquadOptions, Distillable, Foreign):
             f"{path}"
         )
 
-    def decode(
+    def find_spans(
         self, outputs: dict[str, tf.Tensor], is_candidate: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Finds the best span of every window, in TensorFlow's operations.

@@ -7,6 +7,7 @@ arXiv 1901.04085). Its scores order the first texts of a search.
 import dataclasses
 import os
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import Self
 
@@ -220,7 +221,7 @@ class RerankingTask(RerankingOptions, Distillable, Foreign):
         ranks = np.zeros(len(examples), np.int64)
         for rows in examples.rows:
             ranks[rows] = ranking.ranks(answers[rows], np.arange(len(rows)))
-        decoded = self.decode(tf.constant(answers[:, np.newaxis]))
+        decoded = self.decode_tensors(answers[:, np.newaxis])
         columns = [
             *(decoded[name].numpy() for name in ("scores", "probabilities")),
             ranks,
@@ -232,7 +233,19 @@ class RerankingTask(RerankingOptions, Distillable, Foreign):
         )
         return f"{messages.counted(len(examples), 'score', 'scores')} in {path}"
 
-    def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    def read_answers(self, examples: Groups, answers: np.ndarray) -> Any:
+        return self.read_outputs({"scores": answers})
+
+    def read_outputs(
+        self,
+        found: Mapping[str, np.ndarray],
+        rows: Sequence[Any] | None = None,
+        top_k: int | None = None,
+    ) -> list[Any]:
+        """Returns {"score"} for each row."""
+        return [{"score": score} for score in found["scores"].tolist()]
+
+    def decode_tensors(self, logits: Any) -> dict[str, tf.Tensor]:
         """Returns answers from logits, with TensorFlow operations alone.
 
         Args:

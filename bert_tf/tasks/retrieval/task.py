@@ -451,6 +451,23 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
             scores=ranking.score_queries(by_query),
         )
 
+    def read_answers(self, examples: RetrievalExamples, answers: Any) -> Any:
+        """Returns {"score"} of each pair; or what each query finds.
+
+        That is a list of {"text", "score"}, the best first.
+        """
+        if not isinstance(answers, Ranking):
+            return [{"score": score} for score in answers.tolist()]
+        return [
+            [
+                {"text": examples.texts[passage], "score": score}
+                for passage, score in zip(*found)
+            ]
+            for found in zip(
+                answers.found.tolist(), answers.similarities.tolist()
+            )
+        ]
+
     def evaluate(
         self, source: Any, logits: np.ndarray, answers: Any
     ) -> dict[str, float]:

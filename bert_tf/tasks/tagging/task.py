@@ -7,6 +7,8 @@ its first piece, without any rule about which tag may follow which.
 import dataclasses
 import os
 from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import Self
 
@@ -35,6 +37,7 @@ from bert_tf.tasks.tagging import windows
 from bert_tf.tasks.tagging.files import TaggingExamples
 from bert_tf.tasks.tagging.windows import TaggingSource
 from bert_tf.tasks.tagging.windows import WindowMaker
+from bert_tf.tasks.tagging.windows import WordTags
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "tagging"
@@ -166,15 +169,58 @@ class TaggingTask(Distillable, Foreign):
     ) -> Callable[..., Tensor]:
         return windows.padded_outputs(model, max_seq_length)
 
-    def answers(self, source: TaggingSource, logits: np.ndarray) -> list[str]:
-        """Returns the tags of all words, a list of W strings."""
+    def answers(self, source: TaggingSource, logits: np.ndarray) -> WordTags:
+        """Returns the `WordTags` of all words."""
         return source.predict(logits)
 
+    def read_answers(self, examples: TaggingExamples, answers: WordTags) -> Any:
+        """Returns a list of entities for each sentence.
+
+        Its text is that of its words, joined by blanks.
+        """
+        words, tags, scores = map(
+            examples.by_sentence, (examples.words, *answers)
+        )
+        return [
+            [
+                _entity(
+                    " ".join(own),
+                    *place,
+                    min(own_scores[entity.start : entity.limit]),
+                )
+                for place, entity in zip(
+                    entity_tags.in_characters(own, entities), entities
+                )
+            ]
+            for own, own_scores, entities in zip(
+                words, scores, entity_tags.find_entities(tags)
+            )
+        ]
+
+    def read_outputs(
+        self,
+        found: Mapping[str, np.ndarray],
+        rows: Sequence[Any] | None = None,
+        top_k: int | None = None,
+    ) -> list[Any]:
+        """Returns a list of entities for each row of one text."""
+        names = ("labels", "starts", "limits", "scores")
+        columns = (found[name].tolist() for name in names)
+        return [
+            [
+                _entity(text, label.decode(), *others)
+                for label, *others in list(zip(*entities))[:count]
+            ]
+            for (text,), count, *entities in zip(
+                rows or (), found["num_entities"], *columns
+            )
+        ]
+
     def evaluate(
-        self, source: TaggingSource, logits: np.ndarray, answers: list[str]
+        self, source: TaggingSource, logits: np.ndarray, answers: WordTags
     ) -> dict[str, float]:
         predicted, right = map(
-            source.examples.by_sentence, (answers, source.examples.tags)
+            source.examples.by_sentence, (answers.tags, source.examples.tags)
         )
         results = {"loss": source.loss(logits)}
         results |= entity_scores.score_tags(predicted, right)
@@ -183,25 +229,26 @@ class TaggingTask(Distillable, Foreign):
     def report_sections(
         self,
         examples: TaggingExamples,
-        answers: list[str],
+        answers: WordTags,
         results: dict[str, float],
     ) -> list[tuple[str, str]]:
         del results
-        return report.sections(self, examples, answers)
+        return report.sections(self, examples, answers.tags)
 
     def write_predictions(
         self,
         output_dir: str,
         split: str,
         examples: TaggingExamples,
-        answers: list[str],
+        answers: WordTags,
     ) -> str:
         """Writes the lines that were read, with a column of tags added."""
         path = os.path.join(output_dir, f"{split}_predictions.txt")
-        tagging_files.write_predictions(path, examples, answers)
-        return f"{messages.counted(len(answers), 'tag', 'tags')} in {path}"
+        tagging_files.write_predictions(path, examples, answers.tags)
+        counted = messages.counted(len(answers.tags), "tag", "tags")
+        return f"{counted} in {path}"
 
-    def decode(self, logits: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+    def find_entities(self, logits: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         """Finds the entities of every row, in TensorFlow's own operations.
 
         `entity_tags.locate_entities` says what an entity is.
@@ -240,6 +287,16 @@ class TaggingTask(Distillable, Foreign):
             "last_words": as_rows(found["last_words"], -1),
             "scores": as_rows(scores_E, 0.0),
         }
+
+
+def _entity(text, label, start, end, score):
+    return {
+        "text": text[start:end],
+        "label": label,
+        "start": start,
+        "end": end,
+        "score": float(score),
+    }
 
 
 def tuned_task(folder: str) -> TaggingTask:

@@ -13,6 +13,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -372,6 +373,18 @@ class WordSource(Source):
         return num_pieces.astype(np.int32)
 
 
+class WordTags(NamedTuple):
+    """The tags of W words.
+
+    Args:
+        tags: W strings.
+        scores: `[W]`, their probabilities.
+    """
+
+    tags: list[str]
+    scores: np.ndarray
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingSource(WordSource):
     """Sentences of tagged words as windows.
@@ -397,10 +410,11 @@ class TaggingSource(WordSource):
         return with_weights(self.examples.tag_ids(self.labels), 1)
 
     def kept(self, logits: np.ndarray, start: int) -> np.ndarray:
-        """Returns the likeliest tag's id and the loss of words: `[words, 2]`.
+        """Returns words' likeliest tags, losses and scores: `[words, 3]`.
 
-        The loss is 0 if the tags are not known. There may be thousands of tags:
-        logits of all words would be gigabytes.
+        They are the tag's id, the loss (0 if the tags are not known) and the
+        tag's probability. There may be thousands of tags: logits of all words
+        would be gigabytes.
 
         Args:
             logits, start: As in `WordSource.kept`.
@@ -413,27 +427,30 @@ class TaggingSource(WordSource):
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
                 labels.astype(np.int32), logits_WK
             )
-        return np.stack([np.argmax(logits_WK, axis=-1), losses], axis=-1)
+        scores = tf.reduce_max(tf.nn.softmax(logits_WK), axis=-1)
+        tags = np.argmax(logits_WK, axis=-1)
+        return np.stack([tags, losses, scores], axis=-1)
 
-    def predict(self, kept: np.ndarray) -> list[str]:
-        """Returns the likeliest tags of all words, a list of W strings.
+    def predict(self, kept: np.ndarray) -> WordTags:
+        """Returns the likeliest tags of all words.
 
         A word that no window tags is outside of all entities.
 
         Args:
-            kept: `[W, 2]`, from `kept`.
+            kept: `[W, 3]`, from `kept`.
         """
         _, _, has_piece = self.word_places
-        return [
+        tags = [
             self.labels[int(label)] if is_seen else "O"
             for label, is_seen in zip(kept[:, 0], has_piece)
         ]
+        return WordTags(tags, kept[:, 2])
 
     def loss(self, kept: np.ndarray) -> float:
         """Returns the mean loss of the words that a window tags, a float.
 
         Args:
-            kept: `[W, 2]`, from `kept`.
+            kept: `[W, 3]`, from `kept`.
         """
         _, _, has_piece = self.word_places
         return float(np.mean(kept[has_piece, 1], dtype=np.float64))

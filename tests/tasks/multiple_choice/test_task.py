@@ -267,7 +267,7 @@ def test_losses_scores_and_answers(tmp_path):
     hits, weight = objective.metrics(logits, batch)["accuracy"]
     assert (float(hits), float(weight)) == (1, 1)
 
-    answers = TASK.decode(tf.constant(logits))
+    answers = TASK.decode_tensors(logits)
     answers = {name: value.numpy() for name, value in answers.items()}
     assert answers["choice"].tolist() == [0, 1]
     path = tmp_path / "predictions.tsv"

@@ -148,7 +148,7 @@ def test_decoded_span_is_the_best_of_all():
     is_candidate[3] = False
     task = dataclasses.replace(TASK, max_answer_length=3)
 
-    found = task.decode(
+    found = task.find_spans(
         {name: logits[..., i] for i, name in enumerate(squad.OUTPUTS)},
         tf.constant(is_candidate),
     )

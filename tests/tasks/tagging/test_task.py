@@ -158,7 +158,8 @@ def test_decoded_entities_are_those_of_the_likeliest_tags(scheme):
     )
 
     decoded = {
-        name: value.numpy() for name, value in task.decode(logits).items()
+        name: value.numpy()
+        for name, value in task.find_entities(logits).items()
     }
 
     most = 0
@@ -202,7 +203,9 @@ def test_many_tags_are_decoded_in_little_time_and_memory():
     tracemalloc.start()
     start = time.process_time()
     try:
-        decoded = task.decode(tf.RaggedTensor.from_row_lengths(logits, [4]))
+        decoded = task.find_entities(
+            tf.RaggedTensor.from_row_lengths(logits, [4])
+        )
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -215,7 +218,9 @@ def test_many_tags_are_decoded_in_little_time_and_memory():
 @pytest.mark.parametrize("lengths", [[], [0, 0], [2]])
 def test_decoding_where_there_is_nothing(lengths):
     logits = np.zeros([sum(lengths), 5], np.float32)
-    decoded = TASK.decode(tf.RaggedTensor.from_row_lengths(logits, lengths))
+    decoded = TASK.find_entities(
+        tf.RaggedTensor.from_row_lengths(logits, lengths)
+    )
     assert decoded["num_entities"].numpy().tolist() == [0] * len(lengths)
     for name in ("labels", "first_words", "last_words", "scores"):
         assert decoded[name].shape == (len(lengths), 0)

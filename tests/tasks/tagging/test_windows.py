@@ -189,13 +189,17 @@ def test_every_word_is_predicted_once_and_where_it_was_learned():
     kept = source.kept(logits, 0)
     predicted = source.predict(kept)
 
-    for word, tag, wanted in zip(examples.words, predicted, examples.tags):
+    for word, tag, wanted in zip(examples.words, predicted.tags, examples.tags):
         assert tag == ("O" if word == "\u200b" else wanted)
+    is_seen = np.array(predicted.tags) == examples.tags
+    np.testing.assert_allclose(
+        predicted.scores[is_seen], np.e / (np.e + 4), rtol=1e-6
+    )
     loss = np.log(np.e + 4) - 1
     assert source.loss(kept) == pytest.approx(loss, rel=1e-5)
     assert source.loss(source.kept(-logits, 0)) > loss
-    # Of each word two numbers, whatever the batches and the number of tags.
-    assert kept.shape == (len(examples.words), 2) == (source.num_kept, 2)
+    # Of each word three numbers, whatever the batches and the number of tags.
+    assert kept.shape == (len(examples.words), 3) == (source.num_kept, 3)
     batches = [
         source.kept(logits[start : start + 3], start)
         for start in range(0, len(logits), 3)
@@ -257,7 +261,7 @@ def test_sentences_without_tags_are_predicted():
     logits = np.zeros((source.num_examples, 9, 5), np.float32)
     logits[:, :, 1] = 1
     kept = source.kept(logits, 0)
-    assert source.predict(kept) == ["B-x", "O", *["B-x"] * 12]
+    assert source.predict(kept).tags == ["B-x", "O", *["B-x"] * 12]
 
 
 def test_unknown_tag_is_told_at_once():
@@ -317,7 +321,7 @@ def test_fit_and_loop_make_the_same_steps_and_trimming_changes_none(tmp_path):
             Predictor(
                 tagging_windows.padded_outputs(states[0].model, 9), one_device
             )(source, 8)
-        )
+        ).tags
         for source in (
             source_of(examples),
             source_of(examples, is_trimmed=True),
