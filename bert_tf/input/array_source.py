@@ -33,6 +33,9 @@ class ArraySource:
             examples of one epoch come before those of the next. The order is a
             function of seed, epoch and batch size.
         window_batches: Number of batches in such a window.
+        whole_epochs: Whether the last training batch of an epoch is filled up
+            with rows whose `example_weights` are 0. If not, batches run on
+            from one epoch into the next, and have no weights.
     """
 
     unit: ClassVar[str] = "examples"
@@ -41,6 +44,7 @@ class ArraySource:
     seed: int = 12345
     lengths: np.ndarray | None = None
     window_batches: int = 64
+    whole_epochs: bool = False
 
     def __post_init__(self):
         lengths = {name: len(array) for name, array in self.arrays.items()}
@@ -58,8 +62,9 @@ class ArraySource:
         self, batch_size: int, start_example: int = 0, context: Context = None
     ) -> tf.data.Dataset:
         """Returns the training batches; see `BatchSource`."""
-        rows = self._shuffled_rows(start_example)
-        if self.lengths is not None:
+        if self.lengths is None:
+            rows = self._shuffled_rows(batch_size, start_example)
+        else:
             rows = self._rows_by_length(self.lengths, batch_size, start_example)
         return batching.training_batches(
             [rows],
@@ -67,43 +72,53 @@ class ArraySource:
             batch_size,
             start_example,
             context,
-            self._gather(),
+            self._gather(self.whole_epochs),
         )
 
-    def _shuffled_rows(self, start_example):
-        epoch, skipped = divmod(start_example, self.num_examples)
+    def _num_fillers(self, batch_size):
+        """Returns how many rows fill up the last batch of an epoch."""
+        return -self.num_examples % batch_size if self.whole_epochs else 0
+
+    def _shuffled_rows(self, batch_size, start_example):
+        """Returns the rows in their order; a row that only fills up is ~row."""
+        num_fillers = self._num_fillers(batch_size)
+        epoch, skipped = divmod(start_example, self.num_examples + num_fillers)
 
         @tf.autograph.experimental.do_not_convert
         def rows_of_epoch(epoch):
+            rows = batching.shuffled(self.num_examples, (self.seed, epoch))
+            fillers = tf.repeat(~rows[-1:], num_fillers)
             return tf.data.Dataset.from_tensor_slices(
-                batching.shuffled(self.num_examples, (self.seed, epoch))
+                tf.concat([rows, fillers], axis=0)
             )
 
         rows = tf.data.Dataset.range(epoch, np.iinfo(np.int64).max)
         return rows.flat_map(rows_of_epoch).skip(skipped)
 
     def _rows_by_length(self, lengths, batch_size, start_example):
-        num_batches = self.num_examples // batch_size
+        epoch_size = self.num_examples + self._num_fillers(batch_size)
+        num_batches = epoch_size // batch_size
         num_batches = max(1, min(self.window_batches, num_batches))
         size = num_batches * batch_size
         window, skipped = divmod(start_example, size)
-        # Above all lengths, so that an epoch's examples precede the next's.
-        step = int(np.max(lengths)) + 1
+        # Above all lengths: an epoch's examples precede the next's, and what
+        # fills up its last batch comes after them.
+        longest = int(np.max(lengths)) + 1
         lengths = tf.constant(lengths, tf.int64)
 
         @tf.autograph.experimental.do_not_convert
         def sort(window, rows):
-            epochs = (window * size + tf.range(size, dtype=tf.int64)) // (
-                self.num_examples
-            )
-            keys = epochs * step + tf.gather(lengths, rows)
+            places = window * size + tf.range(size, dtype=tf.int64)
+            found = tf.gather(lengths, tf.maximum(rows, 0))
+            found = tf.where(rows < 0, tf.constant(longest, tf.int64), found)
+            keys = places // epoch_size * (longest + 1) + found
             rows = tf.gather(rows, tf.argsort(keys, stable=True))
             # Epochs are numbered from 0, so no epoch has this order.
             order = batching.shuffled(num_batches, (self.seed, -1, window))
             rows = tf.reshape(rows, [num_batches, batch_size])
             return tf.reshape(tf.gather(rows, order), [-1])
 
-        windows = self._shuffled_rows(window * size).batch(size)
+        windows = self._shuffled_rows(batch_size, window * size).batch(size)
         return windows.enumerate(window).map(sort).unbatch().skip(skipped)
 
     def evaluation_batches(
@@ -115,7 +130,7 @@ class ArraySource:
             rows, batch_size, context, self._gather()
         )
 
-    def _gather(self):
+    def _gather(self, with_weights=False):
         # Converted to tensors here. Inside the function they would be constants
         # of its graph, which is limited to 2 GB.
         tensors = {
@@ -125,10 +140,16 @@ class ArraySource:
 
         def gather(rows, numbers):
             del numbers
-            return {
+            is_filler = rows < 0
+            rows = tf.where(is_filler, ~rows, rows)
+            batch = {
                 name: tf.gather(tensor, rows)
                 for name, tensor in tensors.items()
             }
+            if with_weights:
+                weights = 1 - tf.cast(is_filler, tf.float32)
+                batch[features.EXAMPLE_WEIGHTS] = weights
+            return batch
 
         return gather
 

@@ -40,10 +40,11 @@ def is_dev(split: str) -> bool:
 class Source(abc.ABC):
     """A task's examples as a `BatchSource`; see `input.batch_source`.
 
-    Training batches are all full, since they run on from one epoch into the
-    next, as in google-research/bert. Their order is a function of (seed,
-    epoch) and, with `window_batches`, of the batch size. The last batch of an
-    evaluation is filled up with rows whose `example_weights` are 0.
+    Training batches are all full: they run on from one epoch into the next, as
+    in google-research/bert, unless there are `whole_epochs`. Their order is a
+    function of (seed, epoch) and, with `window_batches`, of the batch size.
+    The last batch of an evaluation is filled up with rows whose
+    `example_weights` are 0.
 
     Args:
         examples: What the task reads from its files.
@@ -55,6 +56,8 @@ class Source(abc.ABC):
             not beyond the maximum sequence length.
         window_batches: 0, or how many batches are sorted by length together;
             see `array_source.ArraySource`.
+        whole_epochs: Whether the last training batch of an epoch is filled up
+            likewise, so that every epoch trains every example once.
 
     Attributes:
         unit: What logs and model cards call the rows.
@@ -68,6 +71,7 @@ class Source(abc.ABC):
     is_trimmed: bool = False
     trim_multiple: int = 1
     window_batches: int = 0
+    whole_epochs: bool = False
 
     @property
     def num_texts(self) -> int:
@@ -143,6 +147,7 @@ class Source(abc.ABC):
             seed=self.seed,
             lengths=lengths,
             window_batches=self.window_batches,
+            whole_epochs=self.whole_epochs,
         )
 
     @functools.cached_property

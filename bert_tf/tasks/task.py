@@ -56,6 +56,8 @@ class Task(abc.ABC):
             that tells the better of two models.
         label_rank: Number of axes of a batch's labels, or of the labels of
             each output if there are several; without the axis of weights.
+        is_in_batch: Whether an element's loss depends on the rest of its batch,
+            which must then be full.
         has_label_weights: Whether the labels of a batch carry their weights:
             the last axis is then a label and its weight; see `with_weights`.
         outputs: Names of the model's outputs, if there are several: the
@@ -90,6 +92,10 @@ class Task(abc.ABC):
     @property
     def main_metric(self) -> str:
         return "eval_accuracy"
+
+    @property
+    def is_in_batch(self) -> bool:
+        return False
 
     @property
     def accuracy(self) -> str | None:

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 from tensorflow.python.framework import config
 
+from bert_tf import backend
 from bert_tf import features
 from bert_tf.models.objectives import Objective
 from bert_tf.training import randomness
@@ -52,7 +53,7 @@ class CompiledSteps:
             accumulation_steps=accumulation_steps,
         )
         self._seed = seed
-        self._seed_states = randomness.seed_states(model)
+        self._seed_states = backend.seed_states(model)
         self._jit_compile = jit_compile
         self._waiting_since = tf.Variable(
             0.0, trainable=False, dtype=tf.float64

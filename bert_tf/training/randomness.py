@@ -6,13 +6,10 @@ every state at the start of a step instead makes a resumed run equal to an
 uninterrupted one, and gives replicas different masks.
 """
 
-from collections.abc import Callable
 from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
-
-from bert_tf.backend import seed_states
 
 
 def set_seeds(
@@ -21,7 +18,7 @@ def set_seeds(
     """Sets every state for this step; called in replica context.
 
     Args:
-        states: Variables from `seed_states`.
+        states: Variables from `backend.seed_states`.
         seed: Int, the run's seed.
         step: int64 scalar, the number of the step.
     """
@@ -39,24 +36,3 @@ def set_seeds(
     )
     for state, value in zip(states, tf.unstack(values)):
         state.assign(value)
-
-
-def compile_set_seeds(
-    model: keras.Model, seed: int, strategy: tf.distribute.Strategy
-) -> Callable[[int], None]:
-    """Returns a function that sets the model's states for a step number.
-
-    It is traced once.
-
-    Args:
-        model: Made in the strategy's scope.
-        seed: The run's seed.
-        strategy: The `tf.distribute.Strategy`.
-    """
-    states = seed_states(model)
-
-    @tf.function(autograph=False)
-    def set_in_graph(step):
-        strategy.run(set_seeds, args=(states, seed, step))
-
-    return lambda step: set_in_graph(tf.constant(step, tf.int64))

@@ -185,6 +185,7 @@ def run(
             examples,
             strategy,
             strategies.dtype_policy(mixed_precision, strategy),
+            whole_epochs=True,
         )
         tuned.execute()
         if dev is None:

@@ -25,6 +25,8 @@ from bert_tf.tuning.config import FineTuningConfig
 
 # A resumed run may have more epochs than it began with.
 EPOCHS = "num_train_epochs"
+# A fact: each epoch has its own last batch.
+WHOLE_EPOCHS = "whole_epochs"
 # Fields of examples that say where they are from, which no model sees.
 _FILE_FIELDS = ("path", "lines", "line_indices", "separator", "has_header")
 

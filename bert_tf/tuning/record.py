@@ -13,6 +13,11 @@ from bert_tf.tasks.task import Task
 from bert_tf.training import checkpointing
 
 _NAME = "epochs.json"
+# Values of reports that are not kept: the same training has others each time.
+_SPEEDS = {
+    *("step_seconds", "input_share"),
+    *("examples_per_second", "tokens_per_second"),
+}
 
 
 class EpochRecord:
@@ -138,8 +143,12 @@ class EpochRecord:
 
     def write(self) -> None:
         """Writes the record: the whole file or nothing."""
+        training = [
+            {name: report[name] for name in report if name not in _SPEEDS}
+            for report in self.training
+        ]
         values: dict[str, Any] = {
-            "training": self.training,
+            "training": training,
             "evaluations": self.evaluations,
         }
         if self.model_step is not None:

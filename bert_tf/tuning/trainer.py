@@ -1,4 +1,4 @@
-"""Makes what trains a task: the optimizer, and `fit` or the loop."""
+"""Makes what trains a task: the optimizer, and the loop's steps."""
 
 import dataclasses
 import functools
@@ -13,13 +13,10 @@ from bert_tf.optimizers import loss_scale
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
 from bert_tf.tasks.source import Source
-from bert_tf.tasks.task import Task
 from bert_tf.training import loop
-from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.options import LoopOptions
 from bert_tf.training.options import StepOptions
-from bert_tf.tuning import fit as fit_lib
 from bert_tf.tuning.config import FineTuningConfig
 from bert_tf.tuning.record import EpochRecord
 
@@ -50,77 +47,45 @@ def make_optimizer(
 
 def make_trainer(
     config: FineTuningConfig,
-    task: Task,
+    objective: Objective,
     source: Source,
     state: TrainingState,
     record: EpochRecord,
     num_train_steps: int,
     strategy: tf.distribute.Strategy,
-    jit_compile: bool,
-    objective: Objective | None = None,
 ) -> Callable[..., Any]:
     """Returns a function that trains to a step, `train_to(end=...)`.
 
-    It is `tuning.fit.fit`, or `loop.train` where `fit` does not work. The
-    steps are traced once for all epochs.
+    The steps are traced once for all epochs.
 
     Args:
         config: The `FineTuningConfig`.
-        task: The `Task`.
+        objective: The `Objective`.
         source: The source of its labelled examples.
         state: The `TrainingState`, restored or new.
         record: The `EpochRecord`. It gets the reports, and is written with
             every checkpoint.
         num_train_steps: Number of the last step.
         strategy: The `tf.distribute.Strategy`.
-        jit_compile: Whether XLA compiles the step.
-        objective: The `Objective`; None for the task's own.
     """
-    loop_config = loop.TrainingConfig(
-        num_train_steps=num_train_steps,
-        train_batch_size=config.train_batch_size,
-        options=LoopOptions(
-            **{
-                field.name: getattr(config, field.name)
-                for field in dataclasses.fields(StepOptions)
-            }
-        ),
+    options = LoopOptions(
+        **{
+            field.name: getattr(config, field.name)
+            for field in dataclasses.fields(StepOptions)
+        }
     )
-    if objective is None and _can_fit(config, strategy, jit_compile):
-        return functools.partial(
-            fit_lib.fit,
-            state,
-            task,
-            source,
-            loop_config,
-            strategy,
-            record.write,
-            history=record.training,
-            set_seeds=randomness.compile_set_seeds(
-                state.model, config.random_seed, strategy
-            ),
-        )
-    objective = objective or task.objective()
     return functools.partial(
         loop.train,
         state,
         objective,
         source,
-        loop_config,
+        loop.TrainingConfig(
+            num_train_steps=num_train_steps,
+            train_batch_size=config.train_batch_size,
+            options=options,
+        ),
         strategy,
         record.write,
         history=record.training,
-        compiled=loop.make_steps(
-            state, objective, loop_config.options, strategy
-        ),
-    )
-
-
-def _can_fit(config, strategy, jit_compile):
-    """Returns whether `fit` can make the steps of a task's own objective."""
-    return (
-        strategy.cluster_resolver is None
-        and config.gradient_accumulation_steps == 1
-        # `fit` cannot compile for mirrored devices, and does not say so.
-        and not jit_compile
+        compiled=loop.make_steps(state, objective, options, strategy),
     )

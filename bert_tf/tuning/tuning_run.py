@@ -38,7 +38,7 @@ from bert_tf.training import progress
 from bert_tf.training import strategy as strategies
 from bert_tf.training.settings import ATTENTION_MASKS
 from bert_tf.tuning import encoder_layers
-from bert_tf.tuning import fit as fit_lib
+from bert_tf.tuning import epochs as epochs_lib
 from bert_tf.tuning import identity
 from bert_tf.tuning import record as record_lib
 from bert_tf.tuning import temperatures
@@ -82,6 +82,10 @@ class Run:
         dataset: Name of the TensorFlow Datasets set that the examples come
             from, for the model card; None if they come from elsewhere.
         start: The `StartingPoint`; None for that of the settings.
+        whole_epochs: Whether a new training has whole epochs: each trains every
+            row once, its last batch filled up with rows of weight 0. If not,
+            or if a loss compares the rows of a batch, epochs and steps are
+            google-research/bert's. A training is resumed as it was begun.
 
     Attributes:
         start: The `StartingPoint`.
@@ -104,6 +108,7 @@ class Run:
         dataset: str | None = None,
         *,
         start: StartingPoint | None = None,
+        whole_epochs: bool = False,
     ) -> None:
         _check_settings(config, task, strategy)
         if config.do_train:
@@ -111,9 +116,6 @@ class Run:
             task = calibration.uncalibrated(task)
         keras.utils.set_random_seed(config.random_seed)
         devices.log(strategy)
-        self._jit_compile = strategies.compiles_step(
-            config.jit_compile, strategy
-        )
         self.config = config
         self.task = task
         self.strategy = strategy
@@ -122,8 +124,11 @@ class Run:
         self.start = find_start(config, folder) if start is None else start
         # The folder of the training that the model comes from.
         self._folder = folder or config.output_dir
+        self._whole_epochs = _has_whole_epochs(
+            config, whole_epochs and not task.is_in_batch
+        )
         self.sources = _make_sources(
-            config, task, examples, self.start, strategy, self._jit_compile
+            config, task, examples, self.start, strategy, self._whole_epochs
         )
         self._reporter = Reporter(config, self._folder, dataset)
         with strategy.scope():
@@ -139,11 +144,14 @@ class Run:
         self._predict = Predictor(
             task.prediction_model(self.model, config.max_seq_length), strategy
         )
+        # What a resumed training must also have in common, beside settings.
+        # Google's epochs have no entry, as in older releases.
+        self._facts: dict[str, Any] = (
+            {identity.WHOLE_EPOCHS: True} if self._whole_epochs else {}
+        )
         # The step of the weights to save.
         self._step = 0
         self._resumed_at: int | None = None
-        # What a resumed training must also have in common, beside settings.
-        self._facts: dict[str, Any] = {}
         self._settings = task.training_settings(config.compares_epochs)
 
     @property
@@ -192,8 +200,6 @@ class Run:
     def tune(self) -> dict[str, float] | None:
         """Tunes the model, or resumes tuning, and saves it.
 
-        It runs through `tuning.fit.fit`, or through `training.loop` where
-        `fit` does not work. Both make the same steps and keep the same state.
         The output folder gets the weights of the last step, as in
         google-research/bert. With `keep_best`, the folder and finally the model
         have the weights of the epoch with the highest `main_metric`, the first
@@ -220,11 +226,12 @@ class Run:
         # These belong to the old weights.
         self._answers, self.results = {}, None
         config, task = self.config, self.task
-        ends = fit_lib.epoch_ends(
+        ends = epochs_lib.epoch_ends(
             task.num_epoch_examples(self.sources[TRAIN]),
             config.train_batch_size,
             config.num_train_epochs,
             self.sources[TRAIN].unit,
+            whole_epochs=self._whole_epochs,
         )
         state = self._begin(ends[-1])
         old_temperature = temperatures.stored(config.output_dir, task)
@@ -256,14 +263,12 @@ class Run:
         first_step = state.step
         train_to = trainer.make_trainer(
             self.config,
-            self.task,
+            self._objective or self.task.objective(),
             self.sources[TRAIN],
             state,
             record,
             ends[-1],
             self.strategy,
-            self._jit_compile,
-            self._objective,
         )
         for epoch, end in enumerate(ends, start=1):
             is_last = end == ends[-1]
@@ -528,6 +533,14 @@ class Run:
                 encoder_layers.reinit_top_layers(
                     self.model.encoder, config.reinit_top_layers
                 )
+        if self._trained is self.model:
+            with self.strategy.scope():
+                # So that a user can go on with `fit` and `evaluate`.
+                self.model.compile(
+                    state.optimizer,
+                    self.task.loss(),
+                    metrics=self.task.fit_metrics,
+                )
         source = self.sources[TRAIN]
         logging.info(
             "%s: %d %s, %d an epoch, %d steps of %d, %s",
@@ -614,13 +627,34 @@ def _check_settings(config, task, strategy):
         )
 
 
-def _make_sources(config, task, examples, start, strategy, jit_compile):
+def _has_whole_epochs(config, is_wanted):
+    """Returns whether a training has whole epochs: as it was begun, if it was.
+
+    Args:
+        config: The `FineTuningConfig`.
+        is_wanted: Whether a new training has them.
+    """
+    found = checkpointing.read_description(config.output_dir)
+    if not config.do_train or found is None:
+        return is_wanted
+    was_begun_so = bool(found.get(identity.WHOLE_EPOCHS))
+    if was_begun_so != is_wanted:
+        logging.info(
+            "%s: the training goes on with as many steps an epoch as it was "
+            "begun with.",
+            config.output_dir,
+        )
+    return was_begun_so
+
+
+def _make_sources(config, task, examples, start, strategy, whole_epochs):
     """Returns {split: `Source`}; checks that the first one can be trained on.
 
     Raises:
         ValueError: If sequences are too short for the examples' texts, or
             training does not suit the examples.
     """
+    jit_compile = strategies.compiles_step(config.jit_compile, strategy)
     preprocessor = start.preprocessor(config.max_seq_length)
     sources = task.make_sources(
         examples,
@@ -628,6 +662,7 @@ def _make_sources(config, task, examples, start, strategy, jit_compile):
         seed=config.random_seed,
         is_trimmed=not strategies.is_tpu(strategy),
         window_batches=config.bucket_window_batches,
+        whole_epochs=whole_epochs,
     )
     for source in sources.values():
         preprocessor.check_has_room(source.num_texts)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import backend
 from bert_tf import features
 from bert_tf.input import array_source
 from bert_tf.models.pretrainer import BertPretrainer
@@ -57,7 +58,7 @@ def test_labels_of_several_outputs_are_parted_too():
 
 def test_masks_differ_by_part_and_repeat_by_step():
     model = keras.Sequential([keras.Input((70,)), keras.layers.Dropout(0.5)])
-    states = randomness.seed_states(model)
+    states = backend.seed_states(model)
 
     @tf.function
     def masks(step):

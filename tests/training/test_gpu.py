@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+from bert_tf import backend
 from bert_tf.input import array_source
 from bert_tf.layers.basic import Dropout
 from bert_tf.models.pretrainer import BertPretrainer
@@ -134,7 +135,7 @@ def test_a_step_compiled_with_xla_is_the_plain_one():
             reference.set_weights(model)
             optimizer = BertOptimizer(1e-2)
             optimizer.build(model.trainable_variables)
-        states = randomness.seed_states(model)
+        states = backend.seed_states(model)
 
         @tf.function(autograph=False, jit_compile=jit_compile)
         def run(batch, model=model, optimizer=optimizer):

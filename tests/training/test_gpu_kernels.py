@@ -9,6 +9,7 @@ import dataclasses
 import pytest
 import tensorflow as tf
 
+from bert_tf import backend
 from bert_tf import features
 from bert_tf.layers.attention import attend
 from bert_tf.models import distillation
@@ -103,7 +104,7 @@ def pretraining(
     if policy == "mixed_float16":
         optimizer = LossScaleOptimizer(optimizer)
     optimizer.build(model.trainable_variables)
-    states = randomness.seed_states(model)
+    states = backend.seed_states(model)
 
     @tf.function(autograph=False)
     def run(batch, step):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import backend
 from bert_tf import features
 from bert_tf.models import objectives
 from bert_tf.models import sentence_chunks
@@ -16,7 +17,6 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.tasks.retrieval.task import RetrievalTask
-from bert_tf.training import randomness
 from bert_tf.training.compiled_steps import CompiledSteps
 from bert_tf.training.strategy import make_strategy
 from references import training as reference
@@ -50,7 +50,7 @@ def gradients(way, policy, **options):
         keras.utils.set_random_seed(3)
         encoder = BertEncoder(CONFIG, dtype=policy, **options)
         reference.set_weights(encoder)
-    states = randomness.seed_states(encoder)
+    states = backend.seed_states(encoder)
 
     def run(inputs):
         for number, state in enumerate(states):

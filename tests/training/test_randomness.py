@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import backend
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training import randomness
 from bert_tf.training.strategy import make_strategy
@@ -32,7 +33,7 @@ def masks_of_steps(strategy, seed, steps):
     """Returns bool [steps, replicas, 2 layers, 64]."""
     with strategy.scope():
         model = TwoDropouts()
-    states = randomness.seed_states(model)
+    states = backend.seed_states(model)
 
     @tf.function
     def run(step):
@@ -68,7 +69,7 @@ def test_the_first_replicas_masks_are_those_of_one_device():
 @pytest.mark.parametrize(("dropout", "count"), [(0.1, 1 + 2 * 3), (0.0, 0)])
 def test_every_dropout_of_a_model_is_found(dropout, count):
     model = BertPretrainer(reference.tiny_config(dropout))
-    assert len(randomness.seed_states(model)) == count
+    assert len(backend.seed_states(model)) == count
 
 
 def test_models_without_dropout_need_no_seeds():

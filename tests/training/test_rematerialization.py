@@ -81,7 +81,7 @@ def test_rounds_of_one_step_have_masks_of_their_own(family, has_lora):
         reference.set_weights(encoder)
         if has_lora:
             encoder.enable_lora(2)
-        states = randomness.seed_states(encoder)
+        states = backend.seed_states(encoder)
 
         @tf.function(autograph=False)
         def step():

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import backend
 from bert_tf import features
 from bert_tf.input import array_source
 from bert_tf.models import distillation
@@ -227,7 +228,7 @@ def trace(task, num_cores, family="bert"):
             model = make_model(config, dtype=policy)
             optimizer = BertOptimizer(1e-3)
             optimizer.build(model.trainable_variables)
-        states = randomness.seed_states(model)
+        states = backend.seed_states(model)
 
         def train_step(batch, step):
             randomness.set_seeds(states, 1, step)

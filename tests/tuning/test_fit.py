@@ -1,8 +1,6 @@
 """Fine-tuning: `fit` in a notebook, `fit` beside the loop, evaluation."""
 
 import dataclasses
-import pathlib
-import shutil
 
 import keras
 import numpy as np
@@ -27,17 +25,14 @@ from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import checkpointing
 from bert_tf.training import evaluation
-from bert_tf.training import health
 from bert_tf.training import loop
-from bert_tf.training import progress
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
-from bert_tf.tuning import fit as fine_tuning
+from bert_tf.tuning import epochs
 from bert_tf.tuning.predictor import Predictor
-from support.summaries import read_summaries
+from support import keras_fit
 
 WORDS = ("cat", "dog", "cow", "hen", "red", "blue", "green", "grey")
 VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *WORDS, "##s"))
@@ -202,48 +197,25 @@ def test_keras_fit_compiles_the_models(untuned_folder):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def fit_on_one_device(task, folder, model_config):
-    """Runs `fit`; returns the state, the weights before, and the history."""
-    state = make_state(task, folder, one_device(), model_config)
-    before = [variable.numpy() for variable in state.model.variables]
-    config = make_config(iterations_per_loop=7, save_checkpoints_steps=14)
-    history = fine_tuning.fit(
-        state, task, make_source(task), config, one_device()
-    )
-    return state, before, history
-
-
-@pytest.fixture(scope="module")
-def fitted_with_class_weights(tmp_path_factory):
-    return fit_on_one_device(
-        WEIGHTED, tmp_path_factory.mktemp("fit"), NO_DROPOUT
-    )
-
-
-@pytest.fixture(scope="module")
-def fitted_with_dropout(tmp_path_factory):
-    return fit_on_one_device(WARMTH, tmp_path_factory.mktemp("fit"), CONFIG)
-
-
-def assert_loop_is_fit(fit, task, folder, model_config, num_parts):
-    fitted, before, history = fit
-    looped = make_state(task, folder, one_device(), model_config)
-    for ours, theirs in zip(before, looped.model.variables, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+@pytest.mark.parametrize(
+    ("task", "num_parts"), [(WARMTH, 1), (WEIGHTED, 3)], ids=["one", "parts"]
+)
+def test_fit_and_loop_give_equal_weights(tmp_path, task, num_parts):
     config = make_config(
-        iterations_per_loop=7, gradient_accumulation_steps=num_parts
+        iterations_per_loop=1, gradient_accumulation_steps=num_parts
     )
-    reports = loop.train(
+    fitted = make_state(task, tmp_path / "fit", one_device())
+    before = [variable.numpy() for variable in fitted.model.variables]
+    losses = keras_fit.fit(fitted, task, make_source(task), config)
+    looped = make_state(task, tmp_path / "loop", one_device())
+    history = loop.train(
         looped, task.objective(), make_source(task), config, one_device()
     )
     assert_equal_weights(fitted, looped)
-    # Both report means since the report before.
-    assert [report["step"] for report in history] == [7, 14, 20]
-    for ours, theirs in zip(history, reports, strict=True):
-        for name in ours.keys() - {"learning_rate"}:
-            assert ours[name] == pytest.approx(theirs[name], abs=1e-5), name
-    assert fitted.step == looped.step == 20
-    assert fitted.example == looped.example == 120
+    assert [report["loss"] for report in history] == pytest.approx(
+        losses, abs=1e-5
+    )
+    assert (looped.step, looped.example) == (20, 120)
     moved = max(
         np.abs(variable.numpy() - old).max()
         for variable, old in zip(looped.model.variables, before)
@@ -251,136 +223,31 @@ def assert_loop_is_fit(fit, task, folder, model_config, num_parts):
     assert moved > 1e-3
 
 
-def test_fit_and_loop_give_equal_weights(tmp_path, fitted_with_dropout):
-    assert_loop_is_fit(
-        fitted_with_dropout, WARMTH, tmp_path, CONFIG, num_parts=1
-    )
-    # What `fit` reports is what TensorBoard shows.
-    fitted, _, history = fitted_with_dropout
-    schedule = WarmupDecay(1e-3, 30, 3)
-    for report in history:
-        rate = float(schedule(report["step"]))
-        assert report["learning_rate"] == pytest.approx(rate, rel=1e-5)
-    found = read_summaries(pathlib.Path(fitted.folder))
-    for report in history:
-        step = report["step"]
-        for name in report.keys() - {"step"}:
-            assert found[name, step] == pytest.approx(report[name])
-        speed = found["examples_per_second", step]
-        assert speed == pytest.approx(6 / found["step_seconds", step])
-    assert {name for name, _ in found} == {
-        *("loss", "learning_rate", "step_seconds", "examples_per_second")
-    }
-
-
-def test_class_weights_are_the_same_in_parts(
-    tmp_path, fitted_with_class_weights
-):
-    assert_loop_is_fit(
-        fitted_with_class_weights, WEIGHTED, tmp_path, NO_DROPOUT, num_parts=3
-    )
-
-
-def test_two_mirrored_devices_make_the_steps_of_one(
-    tmp_path, fitted_with_class_weights, monkeypatch
-):
-    one, _, expected = fitted_with_class_weights
+def test_two_mirrored_devices_make_the_steps_of_one(tmp_path):
+    states, histories = [], []
     source = make_source(WEIGHTED)
-    strategy = make_strategy("mirrored", num_cpu_devices=2)
-    two = make_state(WEIGHTED, tmp_path, strategy)
-    # By the clock a line is due after each step, the first checkpoint too.
-    monkeypatch.setattr(progress, "SECONDS_PER_REPORT", 0.0)
-    saved = []
-    history = fine_tuning.fit(
-        two,
-        WEIGHTED,
-        source,
-        make_config(),
-        strategy,
-        lambda: saved.append(two.step),
-    )
-    assert_equal_weights(one, two, atol=1e-5)
-    assert saved == two.saved_steps() == [1, 20]
-    assert [report["step"] for report in history] == list(range(1, 21))
-    losses = [report["loss"] for report in history]
+    two_devices = make_strategy("mirrored", num_cpu_devices=2)
+    for strategy in (one_device(), two_devices):
+        folder = tmp_path / str(strategy.num_replicas_in_sync)
+        states.append(make_state(WEIGHTED, folder, strategy))
+        histories.append(
+            loop.train(
+                states[-1],
+                WEIGHTED.objective(),
+                source,
+                make_config(iterations_per_loop=1),
+                strategy,
+            )
+        )
+    assert_equal_weights(*states, atol=1e-5)
+    ones, twos = ([report["loss"] for report in each] for each in histories)
+    np.testing.assert_allclose(twos, ones, rtol=1e-4)
+    one, two = states
     np.testing.assert_allclose(
-        [np.mean(losses[:7]), np.mean(losses[7:14]), np.mean(losses[14:])],
-        [report["loss"] for report in expected],
-        rtol=1e-4,
-    )
-
-    logits = Predictor(one.model, one_device())(source, 4)
-    np.testing.assert_allclose(
-        Predictor(two.model, strategy)(source, 4),
-        logits,
+        Predictor(two.model, two_devices)(source, 4),
+        Predictor(one.model, one_device())(source, 4),
         atol=1e-4,
     )
-
-
-def test_stopped_fit_goes_on_in_the_loop(tmp_path, fitted_with_dropout):
-    unbroken, _, _ = fitted_with_dropout
-    folder = unbroken.output_dir
-    assert checkpointing.trained_steps(folder) == 20
-
-    # As if it had been stopped after the first of the two.
-    stopped = tmp_path / "stopped"
-    shutil.copytree(
-        folder, stopped, ignore=shutil.ignore_patterns("*-20.*", "checkpoint")
-    )
-    resumed = make_state(WARMTH, stopped, one_device(), CONFIG)
-    assert resumed.restore()
-    assert (resumed.step, resumed.example) == (14, 84)
-    loop.train(
-        resumed,
-        WARMTH.objective(),
-        make_source(WARMTH),
-        make_config(),
-        one_device(),
-    )
-    assert_equal_weights(unbroken, resumed)
-    assert checkpointing.trained_steps(stopped) == 20
-    assert checkpointing.trained_steps(tmp_path) == 0
-
-
-def test_loss_that_is_not_finite_stops_the_run(tmp_path):
-    source = make_source(WARMTH)
-    source.examples.labels[:] = np.inf
-    state = make_state(WARMTH, tmp_path, one_device())
-    # There is no checkpoint.
-    message = "in steps 0 to 3.* stopped; none of these steps is saved"
-    with pytest.raises(health.NotFiniteError, match=message):
-        fine_tuning.fit(state, WARMTH, source, make_config(4), one_device())
-    assert checkpointing.trained_steps(tmp_path) == 0
-
-
-def test_steps_that_were_saved_are_none_of_those_that_are_not_finite(tmp_path):
-    source = make_source(WARMTH)
-    source.examples.labels[:] = np.arange(23)
-    batches = source.training_batches(6).take(3).as_numpy_iterator()
-    source.examples.labels[int(list(batches)[-1]["labels"][0])] = np.inf
-    state = make_state(WARMTH, tmp_path, one_device())
-    config = make_config(4, save_checkpoints_steps=2)
-    with pytest.raises(health.NotFiniteError, match="in steps 2 to 3: "):
-        fine_tuning.fit(state, WARMTH, source, config, one_device())
-    assert checkpointing.trained_steps(tmp_path) == 2
-
-
-class _RootOfNothing(ClassificationTask):
-    def loss(self):
-        # It is 0; the derivative of the root is infinite.
-        return lambda labels, outputs: keras.ops.sqrt(0.0 * outputs[:, 0])
-
-
-def test_gradient_that_is_not_finite_is_not_saved(tmp_path):
-    task = _RootOfNothing(
-        name="root", text_features=("text",), metrics=("pearson",)
-    )
-    source = make_source(WARMTH)
-    state = make_state(WARMTH, tmp_path, one_device())
-    message = "gradient is not finite in step 0: gradient_norm=nan.* not saved"
-    with pytest.raises(health.NotFiniteError, match=message):
-        fine_tuning.fit(state, task, source, make_config(1), one_device())
-    assert checkpointing.trained_steps(tmp_path) == 0
 
 
 def test_every_epoch_has_every_example_once_in_its_own_order():
@@ -406,6 +273,74 @@ def test_every_epoch_has_every_example_once_in_its_own_order():
     )
     other = dataclasses.replace(source, seed=6).training_batches(10).take(1)
     assert list(next(other.as_numpy_iterator())["labels"]) != list(epochs[0])
+
+
+@pytest.mark.parametrize("window_batches", [0, 2, 9])
+def test_every_whole_epoch_has_every_example_once_in_batches_of_its_own(
+    window_batches,
+):
+    source = dataclasses.replace(
+        make_source(WARMTH, num_examples=10),
+        whole_epochs=True,
+        window_batches=window_batches,
+    )
+    # Two batches of a window of two may be of different epochs.
+    count = 3 if window_batches != 2 else 6
+    batches = [*source.training_batches(4).take(6).as_numpy_iterator()]
+    assert {len(batch["labels"]) for batch in batches} == {4}
+    expected = np.sort(source.examples.labels)
+    for first in range(0, 6, count):
+        epoch = batches[first : first + count]
+        labels = [
+            batch["labels"][batch["example_weights"] == 1] for batch in epoch
+        ]
+        np.testing.assert_array_equal(
+            np.sort(np.concatenate(labels)),
+            np.sort(np.tile(expected, count // 3)),
+        )
+        sums = [batch["example_weights"].sum() for batch in epoch]
+        assert sorted(sums) == sorted([4, 4, 2] * (count // 3))
+    # It may be resumed at any batch.
+    for number in range(1, 6):
+        (later,) = source.training_batches(4, 4 * number).take(1)
+        for name, value in batches[number].items():
+            np.testing.assert_array_equal(later[name], value)
+
+
+@pytest.mark.parametrize(("num_devices", "num_parts"), [(1, 1), (1, 2), (2, 1)])
+def test_a_batch_that_is_filled_up_makes_the_step_of_the_rest(
+    tmp_path, num_devices, num_parts
+):
+    source = make_source(WEIGHTED, num_examples=5)
+    padded = dataclasses.replace(source, whole_epochs=True)
+    devices = one_device()
+    if num_devices == 2:
+        devices = make_strategy("mirrored", num_cpu_devices=2)
+    states, reports = [], []
+    for each, strategy, batch_size, parts in (
+        (source, one_device(), 5, 1),
+        (padded, devices, 8, num_parts),
+    ):
+        states.append(
+            make_state(WEIGHTED, tmp_path / str(batch_size), strategy)
+        )
+        config = loop.TrainingConfig(
+            num_train_steps=2,  # The learning rate of the first is 0.
+            train_batch_size=batch_size,
+            options=LoopOptions(gradient_accumulation_steps=parts),
+        )
+        before = [np.array(variable) for variable in states[-1].model.weights]
+        reports += loop.train(
+            states[-1], WEIGHTED.objective(), each, config, strategy
+        )
+    assert_equal_weights(*states)
+    for name in ("loss", "accuracy", "gradient_norm"):
+        assert reports[1][name] == pytest.approx(reports[0][name], rel=1e-5)
+    moved = [
+        np.abs(np.array(variable) - old).max()
+        for variable, old in zip(states[1].model.weights, before)
+    ]
+    assert max(moved) > 1e-4
 
 
 def test_trimmed_batches_have_the_same_gradients():
@@ -557,14 +492,32 @@ def test_result_and_prediction_files(tmp_path):
     ],
 )
 def test_epochs_end_at_steps(num_examples, batch_size, num_epochs, ends):
-    assert fine_tuning.epoch_ends(num_examples, batch_size, num_epochs) == ends
+    assert epochs.epoch_ends(num_examples, batch_size, num_epochs) == ends
+
+
+@pytest.mark.parametrize(
+    ("num_examples", "batch_size", "num_epochs", "ends"),
+    [
+        (24, 16, 3.0, [2, 4, 6]),
+        (3668, 32, 3.0, [115, 230, 345]),
+        (10, 4, 2.5, [3, 6, 8]),
+        (10, 4, 0.1, [1]),
+        (3, 8, 2.0, [1, 2]),
+        (8, 8, 2.0, [1, 2]),
+    ],
+)
+def test_whole_epochs_end_at_steps(num_examples, batch_size, num_epochs, ends):
+    found = epochs.epoch_ends(
+        num_examples, batch_size, num_epochs, whole_epochs=True
+    )
+    assert found == ends
 
 
 def test_less_than_a_batch_is_an_error():
     with pytest.raises(ValueError, match="one batch or more"):
-        fine_tuning.epoch_ends(3, 8, 2.0)
+        epochs.epoch_ends(3, 8, 2.0)
     with pytest.raises(ValueError, match="training windows .*: 1 window, "):
-        fine_tuning.epoch_ends(1, 8, 2.0, "windows")
+        epochs.epoch_ends(1, 8, 2.0, "windows")
 
 
 def test_starting_point_is_the_folders(untuned_folder):

@@ -200,8 +200,10 @@ def test_bad_data_are_told(data, message):
         TASK.read(data, "train")
 
 
+# Full batches of training examples, as the program has other steps for a last
+# batch that is smaller.
 TABLES = {
-    split: make_table(9, seed)
+    split: make_table(8 if split == "train" else 9, seed)
     for seed, split in enumerate(("train", "dev", "test"))
 }
 
@@ -268,6 +270,50 @@ def test_it_does_what_the_program_does(tmp_path, release, tuned, run_program):
     assert f"eval_loss = {run.results['eval_loss']}\n" in (
         output / "eval_results.txt"
     ).read_text("utf-8")
+
+
+def test_the_last_batch_of_an_epoch_is_trained_and_a_run_goes_on_as_begun(
+    tmp_path, release, caplog
+):
+    logging.set_verbosity(logging.INFO)
+    options = release | {"train_batch_size": 16}
+    train, dev = make_table(24, seed=1), make_table(6, seed=2)
+
+    def tune(folder, num_epochs):
+        run = tuning.run(
+            TASK,
+            train=train,
+            dev=dev,
+            output_dir=folder,
+            **options | {"num_train_epochs": num_epochs},
+        )
+        record = json.loads((folder / "train/epochs.json").read_text())
+        steps = [results["global_step"] for results in record["evaluations"]]
+        assert run.results["global_step"] == steps[-1]
+        return steps
+
+    with caplog.at_level("INFO"):
+        assert tune(tmp_path / "python", 2.0) == [2, 4]
+    assert "24 examples, 24 an epoch, 4 steps of 16" in caplog.text
+    # Google's: int(24 / 16 * 2). Batches run on from epoch to epoch.
+    config = FineTuningConfig(
+        output_dir=str(tmp_path / "program"),
+        do_train=True,
+        do_eval=True,
+        **options,
+    )
+    examples = {
+        "train": TASK.read(train, "train"),
+        "dev": TASK.read(dev, "dev"),
+    }
+    program = tuning_run.Run(
+        config, TASK, examples, tf.distribute.get_strategy()
+    )
+    program.tune()
+    assert program.results["global_step"] == 3
+    with caplog.at_level("INFO"):
+        assert tune(tmp_path / "program", 4.0) == [1, 3, 4, 6]
+    assert "goes on with as many steps an epoch as it was" in caplog.text
 
 
 def test_what_a_user_saved_there_is_not_replaced(tmp_path, release, tuned):

@@ -6,7 +6,6 @@ import keras
 import tensorflow as tf
 
 from bert_tf.training import loop
-from bert_tf.training import strategy as strategies
 from bert_tf.tuning import trainer
 from bert_tf.tuning.config import FineTuningConfig
 
@@ -27,7 +26,6 @@ def test_the_loop_trains_on_a_tpu(tmp_path):
         mock.Mock(),
         100,
         cores,
-        strategies.compiles_step(config.jit_compile, cores),
     )
     assert train.func is loop.train
     assert train.keywords["history"] is not None

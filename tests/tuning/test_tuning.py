@@ -39,7 +39,6 @@ from bert_tf.training import compiled_steps
 from bert_tf.training import preemption
 from bert_tf.training import randomness
 from bert_tf.tuning import encoder_layers
-from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning import trainer
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
@@ -252,17 +251,16 @@ def test_more_epochs_are_then_those_of_the_training(
 def stopped(tmp_path_factory, shallow):
     """A training that was stopped in its third epoch, after a step of it."""
     folder = tmp_path_factory.mktemp("stopped")
-    begin = fine_tuning._KeepState.on_train_batch_begin
+    make_steps = compiled_steps.CompiledSteps.run
 
-    def begin_and_stop(self, batch, logs=None):
-        begin(self, batch, logs)
-        if self._state.step == 4:
+    def make_and_stop(self, strategy, iterator, step, count):
+        done = make_steps(self, strategy, iterator, step, count)
+        if step == 4:
             os.kill(os.getpid(), signal.SIGINT)
+        return done
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            fine_tuning._KeepState, "on_train_batch_begin", begin_and_stop
-        )
+        patch.setattr(compiled_steps.CompiledSteps, "run", make_and_stop)
         with pytest.raises(
             preemption.PreemptedError,
             match="Stopped by Ctrl-C; step 5 of 6 is saved",
@@ -371,13 +369,11 @@ def note_traces(monkeypatch):
 
     noted(randomness, "set_seeds")
     noted(compiled_steps, "train_step")
-    noted(BertClassifier, "train_step")
     return traces
 
 
-@pytest.mark.parametrize("num_parts", [1, 2], ids=["fit", "loop"])
 def test_a_signal_at_the_end_of_an_epoch_stops_the_run(
-    shallow, tmp_path, monkeypatch, num_parts
+    shallow, tmp_path, monkeypatch
 ):
     save = checkpointing.TrainingState.save
 
@@ -387,7 +383,7 @@ def test_a_signal_at_the_end_of_an_epoch_stops_the_run(
             os.kill(os.getpid(), signal.SIGTERM)
         return path
 
-    config = make_config(tmp_path, gradient_accumulation_steps=num_parts)
+    config = make_config(tmp_path)
     with monkeypatch.context() as patch:
         traces = note_traces(patch)
         patch.setattr(checkpointing.TrainingState, "save", save_and_be_told)
@@ -406,9 +402,8 @@ def test_a_signal_at_the_end_of_an_epoch_stops_the_run(
     assert scores == [0.5, 0.6, 0.7]
 
 
-@pytest.mark.parametrize("num_parts", [1, 2], ids=["fit", "loop"])
 def test_a_run_that_was_killed_after_its_last_checkpoint_is_completed(
-    shallow, three_epochs, tmp_path, num_parts
+    shallow, three_epochs, tmp_path
 ):
     shutil.copytree(three_epochs.folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / "model.safetensors").unlink()
@@ -417,9 +412,7 @@ def test_a_run_that_was_killed_after_its_last_checkpoint_is_completed(
     del record["training"][-1], record["evaluations"][-1]
     del record["model_step"]
     path.write_text(json.dumps(record))
-    config = make_config(
-        tmp_path, iterations_per_loop=1, gradient_accumulation_steps=num_parts
-    )
+    config = make_config(tmp_path, iterations_per_loop=1)
     _, results, evaluated = run(shallow, config, [0.9])
     assert results == {"eval_accuracy": 0.9, "global_step": 6}
     assert len(evaluated) == 1
@@ -796,9 +789,7 @@ def test_partial_checkpoint_is_taken_when_allowed(checkpoint, tmp_path):
     )
 
 
-def test_compiled_steps_are_those_of_fit(
-    tmp_path, shallow, three_epochs, caplog
-):
+def test_compiled_steps_are_the_same(tmp_path, shallow, three_epochs, caplog):
     caplog.set_level("INFO", logger="bert_tf")
     config = make_config(tmp_path, iterations_per_loop=1, jit_compile=True)
     _, _, weights = run(shallow, config, [0.5, 0.9, 0.7])

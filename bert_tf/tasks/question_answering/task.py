@@ -211,6 +211,8 @@ class SquadTask(SquadOptions, Distillable, Foreign):
         return dataclasses.replace(self, null_score_diff_threshold=threshold)
 
     def num_epoch_examples(self, source: WindowSource) -> int:
+        if source.whole_epochs:
+            return source.num_examples
         # As in google-research/bert, an epoch has as many windows as there are
         # questions.
         return len(source.examples)

@@ -328,7 +328,8 @@ class _DistinctRows(array_source.ArraySource):
     def _epoch_size(self):
         return self.num_examples // self.batch_size * self.batch_size
 
-    def _shuffled_rows(self, start_example):
+    def _shuffled_rows(self, batch_size, start_example):
+        del batch_size
         epoch, skipped = divmod(start_example, self._epoch_size)
 
         @tf.autograph.experimental.do_not_convert

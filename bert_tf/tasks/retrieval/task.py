@@ -130,7 +130,6 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
 
     @property
     def is_in_batch(self) -> bool:
-        """Whether an example's loss depends on others in the batch."""
         return self.loss_name in options.IN_BATCH
 
     def make_model(

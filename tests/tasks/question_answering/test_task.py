@@ -30,7 +30,7 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.options import LoopOptions
-from bert_tf.tuning import fit as fine_tuning
+from support import keras_fit
 
 VOCABULARY = Vocabulary(tokens=(*SPECIAL_TOKENS, *"abcdef?"))
 CONFIG = BertConfig(
@@ -186,7 +186,7 @@ def test_fit_and_loop_give_equal_weights(tmp_path):
     )
     fitted = make_state(tmp_path / "fit", strategy)
     before = [np.array(value) for value in fitted.model.trainable_variables]
-    fine_tuning.fit(fitted, TASK, source, config, strategy)
+    keras_fit.fit(fitted, TASK, source, config)
     looped = make_state(tmp_path / "loop", strategy)
     loop.train(looped, TASK.objective(), source, config, strategy)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import backend
 from bert_tf import features
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
@@ -18,13 +19,12 @@ from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
-from bert_tf.training import randomness
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.options import LoopOptions
 from bert_tf.training.strategy import make_strategy
-from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning.config import FineTuningConfig
 from references import sentences
+from support import keras_fit
 from support import releases
 
 WORDS = tuple("abcdefghij")
@@ -84,10 +84,8 @@ def fitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fit")
     state = make_state(TASK, folder, make_strategy())
     before = weights_of(state)
-    history = fine_tuning.fit(
-        state, TASK, make_source(), CONFIG, make_strategy()
-    )
-    return before, weights_of(state), losses_of(history)
+    losses = keras_fit.fit(state, TASK, make_source(), CONFIG)
+    return before, weights_of(state), losses
 
 
 def losses_of(history):
@@ -122,7 +120,9 @@ def test_two_devices_in_chunks_make_the_steps_of_one(tmp_path, fitted):
     task = dataclasses.replace(TASK, chunk_size=2)
     strategy = make_strategy("mirrored", num_cpu_devices=2)
     state = make_state(task, tmp_path, strategy)
-    history = fine_tuning.fit(state, task, make_source(), CONFIG, strategy)
+    history = loop.train(
+        state, task.objective(), make_source(), CONFIG, strategy
+    )
     assert_same_training(fitted, state, history)
 
 
@@ -166,7 +166,7 @@ def test_losses_over_two_devices_have_the_gradients_of_one(loss_name):
 
 
 def reset(model, seed):
-    for state in randomness.seed_states(model):
+    for state in backend.seed_states(model):
         state.assign([seed, 1])
 
 

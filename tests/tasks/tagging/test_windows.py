@@ -25,9 +25,9 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from bert_tf.training.checkpointing import TrainingState
 from bert_tf.training.strategy import make_strategy
-from bert_tf.tuning import fit as fine_tuning
 from bert_tf.tuning.predictor import Predictor
 from references import tagging as reference_tagging
+from support import keras_fit
 
 TOKENS = (*SPECIAL_TOKENS, *"abc.,'", "##a", "##b", "ab", "e", "x")
 VOCABULARY = Vocabulary(tokens=TOKENS)
@@ -304,8 +304,8 @@ def test_fit_and_loop_make_the_same_steps_and_trimming_changes_none(tmp_path):
             )
         states.append(state)
         source = source_of(examples, is_trimmed=name == "fit")
-        if name != "loop":
-            fine_tuning.fit(state, TASK, source, training, strategy)
+        if name == "fit":
+            keras_fit.fit(state, TASK, source, training)
         else:
             loop.train(state, TASK.objective(), source, training, strategy)
     for variables in zip(*(state.model.weights for state in states)):
