@@ -79,8 +79,8 @@ class SquadAnswers:
         """Returns the best answer to a question that has one, as `entry`."""
         spans = self.spans[name]
         place = next(i for i, (start, _) in enumerate(spans) if start >= 0)
-        best = self.nbest[name][place]
-        return entry(best["text"], *spans[place], best["probability"])
+        best, (start, end) = self.nbest[name][place], spans[place]
+        return entry(best["text"], start, end, best["probability"])
 
 
 def entry(text: str, start: int, end: int, score: float) -> dict[str, Any]:
