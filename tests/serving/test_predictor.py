@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf import tuning
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds.classification import Classification
 from support import sentence_models
@@ -271,6 +272,45 @@ def test_the_cards_example_is_answered(kind, capsys):
     assert capsys.readouterr().out.strip()
 
 
+@pytest.mark.parametrize(
+    "kind, task, columns",
+    [
+        (
+            "squad",
+            serving_models.SQUAD_TASK,
+            {
+                "question": TEXTS[:2],
+                "context": [
+                    "lorem, " + " ".join("abcdefghijklmnop"),
+                    "abc. 字 d",
+                ],
+            },
+        ),
+        (
+            "choice",
+            serving_models.CHOICE_TASK,
+            {"context": TEXTS[:7], "choices": CHOICES[:7]},
+        ),
+        ("topics", serving_models.TOPICS_TASK, {"text": TEXTS[:7]}),
+    ],
+)
+def test_a_run_has_the_same_answers(
+    kind, task, columns, predict_with, tmp_path
+):
+    ids = {"id": ["a", "b"]} if kind == "squad" else {}
+    run = tuning.run(
+        task,
+        test=columns | ids,
+        start=serving_models.model_dir(kind),
+        output_dir=tmp_path / "output",
+        max_seq_length=serving_models.MAX_SEQ_LENGTH,
+    )
+    found = run.answers["test"]
+    assert any(found)
+    wanted = predict_with(kind)(**columns)
+    check_same(found, wanted)
+
+
 def test_all_forms_of_texts(predict_with):
     predict = predict_with("pair")
     assert predict.columns == ("sentence 1", "class")
@@ -379,6 +419,8 @@ def test_folders_that_tell_their_kind(tmp_path, predict_with):
     folder = tmp_path / "cross_encoder"
     shutil.copytree(serving_models.model_dir("reranker"), folder)
     (folder / "task.json").unlink()
+    told = '{"model_type": "CrossEncoder"}'
+    (folder / "config_sentence_transformers.json").write_text(told)
     scores = predict_with("reranker")("the", TEXTS[:3])
     assert bert_tf.predictor(folder)("the", TEXTS[:3]) == scores
 
