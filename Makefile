@@ -64,6 +64,7 @@ parity-check: $(VENV)/installed
 		tests/text/test_unigram_peers.py \
 		tests/text/test_tokenizer_mutations.py \
 		tests/runs/test_objective_peers.py \
+		tests/serving/test_pipelines.py \
 		tests/serving/test_reranker.py \
 		tests/serving/test_sentence_folders.py \
 		tests/tasks/retrieval/test_peers.py \

@@ -99,3 +99,11 @@ def test_a_family_of_ones_own_is_trained_and_served(tmp_path, run):
     )
     assert served["starts"][0].numpy().tolist() == [0, 2, 4, 6, 8]
     assert served["num_words"].numpy().tolist() == [5] * 20
+    told = run(
+        *("-m", "bert_tf.run_predict"),
+        f"--model_dir={tmp_path / 'scored'}",
+        f"--text={' '.join(rows[0])}",
+    )
+    answer = json.loads(told)["answer"]
+    assert answer["scores"] == pytest.approx(answers[:5], abs=1e-4)
+    assert (answer["num_words"], answer["is_cut"]) == (5, False)

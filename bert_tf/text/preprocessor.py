@@ -118,7 +118,7 @@ class Preprocessor(tf.Module):
         """
         folder = str(folder).rstrip("/")
         tokenizer = tokenizer_files.read(folder)
-        settings = tokenizer_files.read_settings(folder)
+        settings = tokenizer_files.own_settings(folder)
         longest = settings.get("model_max_length", _RELEASED_MAX_LENGTH)
         # Hugging Face writes 10^30 for a length that it does not know.
         longest = min(int(longest), _num_positions(f"{folder}/config.json"))

@@ -1,7 +1,9 @@
 """A predictor gives what the export of its folder gives, as plain Python."""
 
+import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 
@@ -11,8 +13,10 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf import tuning
 from bert_tf.serving.graph import signatures
 from bert_tf.serving.kinds.classification import Classification
+from support import sentence_models
 from support import serving_models
 
 # More than a batch, of several lengths.
@@ -268,6 +272,45 @@ def test_the_cards_example_is_answered(kind, capsys):
     assert capsys.readouterr().out.strip()
 
 
+@pytest.mark.parametrize(
+    "kind, task, columns",
+    [
+        (
+            "squad",
+            serving_models.SQUAD_TASK,
+            {
+                "question": TEXTS[:2],
+                "context": [
+                    "lorem, " + " ".join("abcdefghijklmnop"),
+                    "abc. 字 d",
+                ],
+            },
+        ),
+        (
+            "choice",
+            serving_models.CHOICE_TASK,
+            {"context": TEXTS[:7], "choices": CHOICES[:7]},
+        ),
+        ("topics", serving_models.TOPICS_TASK, {"text": TEXTS[:7]}),
+    ],
+)
+def test_a_run_has_the_same_answers(
+    kind, task, columns, predict_with, tmp_path
+):
+    ids = {"id": ["a", "b"]} if kind == "squad" else {}
+    run = tuning.run(
+        task,
+        test=columns | ids,
+        start=serving_models.model_dir(kind),
+        output_dir=tmp_path / "output",
+        max_seq_length=serving_models.MAX_SEQ_LENGTH,
+    )
+    found = run.answers["test"]
+    assert any(found)
+    wanted = predict_with(kind)(**columns)
+    check_same(found, wanted)
+
+
 def test_all_forms_of_texts(predict_with):
     predict = predict_with("pair")
     assert predict.columns == ("sentence 1", "class")
@@ -287,6 +330,31 @@ def test_all_forms_of_texts(predict_with):
     one = predict_with("topics")
     assert one(tuple(left)) == one(pd.Series(left)) == one(left)
     assert one([]) == []
+
+
+def test_tf_data_sets_of_texts(predict_with):
+    slices = tf.data.Dataset.from_tensor_slices
+    predict = predict_with("pair")
+    left, right = TEXTS[:9], OTHERS[:9]
+    expected = predict(left, right)
+    table = {"class": right, "label": np.arange(9), "sentence 1": left}
+    for dataset in (
+        slices((left, right)),
+        slices(table),
+        slices((left, right)).batch(4),
+        slices(table).batch(9),
+    ):
+        assert predict(dataset) == expected
+    one = predict_with("topics")
+    assert one(slices(left)) == one(slices({"text": left})) == one(left)
+    assert one(slices(left).take(0)) == []
+    choices = predict_with("choice")
+    expected = choices(TEXTS, CHOICES)
+    for dataset in (
+        slices((TEXTS, CHOICES)),
+        slices((TEXTS, CHOICES)).batch(8),
+    ):
+        assert choices(dataset) == expected
 
 
 @pytest.mark.parametrize(
@@ -318,8 +386,13 @@ def test_what_a_kind_does_not_have(predict_with):
 @pytest.mark.parametrize(
     "kind, options, message",
     [
-        ("encoder", {}, "tuned to a task.*kind=\"embedding\".*'encoder'"),
-        ("encoder", {"kind": "preprocessor"}, "Received: .*'preprocessor'"),
+        ("encoder", {}, 'tuned to a task.*kind="embedding"\\. Rec.*BertModel'),
+        ("pretrainer", {"kind": "task"}, '="embedding" or kind="fill_mask"'),
+        (
+            "encoder",
+            {"kind": "preprocessor"},
+            "must be one of .*'preprocessor'",
+        ),
         ("pair", {"freeze": True}, "must be among kind, .*Received: freeze"),
         ("pair", {"pooling": "cls"}, "--pooling must not be given"),
         ("squad", {"top_k": 2}, "for labels and masks only. .*top_k=2"),
@@ -334,6 +407,45 @@ def test_wrong_options_are_told_in_one_line(kind, options, message):
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(ValueError, match=f"{tmp_path}/none: must be .*nothing"):
         bert_tf.predictor(tmp_path / "none")
+
+
+def test_folders_that_tell_their_kind(tmp_path, predict_with):
+    folder = tmp_path / "sentences"
+    sentence_models.save(folder, sentence_models.VECTORS)
+    found = bert_tf.predictor(folder)(TEXTS[:3])
+    wanted = bert_tf.predictor(folder, kind="embedding")(TEXTS[:3])
+    np.testing.assert_array_equal(found, wanted)
+    assert found.shape == (3, 3)
+    folder = tmp_path / "cross_encoder"
+    shutil.copytree(serving_models.model_dir("reranker"), folder)
+    (folder / "task.json").unlink()
+    told = '{"model_type": "CrossEncoder"}'
+    (folder / "config_sentence_transformers.json").write_text(told)
+    scores = predict_with("reranker")("the", TEXTS[:3])
+    assert bert_tf.predictor(folder)("the", TEXTS[:3]) == scores
+
+
+def test_models_of_the_hub(tmp_path, predict_with):
+    # A cache as `huggingface_hub` leaves it.
+    cache = tmp_path / "hub/models--org--pair"
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs/main").write_text("1" * 40)
+    shutil.copytree(
+        serving_models.model_dir("pair"), cache / f"snapshots/{'1' * 40}"
+    )
+    code = (
+        "import bert_tf, json; "
+        "print(json.dumps(bert_tf.predictor('hf:org/pair')('lorem', 'a b')))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ
+        | {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    check_same(json.loads(told.stdout), predict_with("pair")("lorem", "a b"))
 
 
 def test_another_backend_is_refused():

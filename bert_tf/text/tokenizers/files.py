@@ -115,7 +115,7 @@ def vocabulary_files() -> tuple[str, ...]:
 
 def is_wordpiece(folder: str) -> bool:
     """Returns whether no file of a folder indicates another kind."""
-    return _other_kind(folder, _own_settings(folder)) is None
+    return _other_kind(folder, own_settings(folder)) is None
 
 
 def _other_kind(folder, settings):
@@ -164,10 +164,13 @@ def read_vocabulary(folder: str) -> Vocabulary | None:
     return read(folder).vocabulary
 
 
-def _own_settings(folder):
+def own_settings(folder: str) -> dict[str, Any]:
     """Returns the contents of tokenizer_config.json, checked.
 
     The class is that of config.json if it has none.
+
+    Raises:
+        ValueError: If the file is damaged.
     """
     settings = {}
     path = f"{folder}/{SETTINGS_FILE}"
@@ -229,7 +232,7 @@ def read_settings(folder: str) -> dict[str, Any]:
         ValueError: If a file is damaged or its tokenizer is not supported; the
             message names the file.
     """
-    settings = _own_settings(folder)
+    settings = own_settings(folder)
     if files.exists(f"{folder}/{TOKENIZER_FILE}") or (
         _other_kind(folder, settings) and vocabulary_path(folder)
     ):
@@ -259,7 +262,7 @@ def read(
             supported, or the case contradicts the vocabulary or is unclear;
             the message names the folder.
     """
-    settings = _own_settings(folder)
+    settings = own_settings(folder)
     _check_classes(folder)
     kind = _other_kind(folder, settings)
     if kind is not None:
