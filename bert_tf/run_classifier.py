@@ -34,7 +34,6 @@ Rerun the same command to resume after a stop, or after the end with more
 import dataclasses
 
 from absl import flags
-from absl import logging
 
 from bert_tf import fine_tuning_flags
 from bert_tf import program
@@ -174,7 +173,6 @@ def _weighted(task, config, examples):
 
 def _find_task(config, folder, builder):
     """Returns the `TaskFiles`; their task is the folder's, if one is given."""
-    from bert_tf.tasks import class_names
     from bert_tf.tasks.classification import glue_files
     from bert_tf.tasks.classification import task as classification
 
@@ -206,7 +204,6 @@ def _find_task(config, folder, builder):
     labels = ()
     if not _REGRESSION.value:
         labels = _find_labels(builder)
-        logging.info("Labels: %s.", class_names.listed(labels))
     return glue_files.tsv_task(_TEXT_COLUMNS.value, _LABEL_COLUMN.value, labels)
 
 
@@ -235,14 +232,14 @@ def _find_labels(builder):
         from bert_tf.tasks.classification import tfds_examples
 
         return tfds_examples.label_names(builder, _LABEL_COLUMN.value)
-    from bert_tf.tasks import tsv
     from bert_tf.tasks.classification import glue_files
+    from bert_tf.tasks.classification import task as classification
 
     columns = glue_files.named_columns(
         _TEXT_COLUMNS.value, _LABEL_COLUMN.value
     )[glue_files.TRAIN]
     path = glue_files.existing_path(_DATA_DIR.value, columns)
-    return tsv.find_labels(path, columns)
+    return classification.find_labels(path, _LABEL_COLUMN.value)
 
 
 if __name__ == "__main__":

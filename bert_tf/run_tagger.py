@@ -20,7 +20,6 @@ Rerun the same command to resume after a stop, or after the end with more
 """
 
 from absl import flags
-from absl import logging
 
 from bert_tf import fine_tuning_flags
 from bert_tf import program
@@ -118,21 +117,13 @@ def _read(split, path, builder):
 def _find_task(folder, examples):
     """Returns the task: a tuned folder's, or one made from the training set."""
     from bert_tf.tasks import source
-    from bert_tf.tasks.tagging import entity_tags
     from bert_tf.tasks.tagging import task as tagging
     from bert_tf.tasks.tagging.task import TaggingTask
 
     if folder is not None:
         task = tagging.tuned_task(folder)
     else:
-        training = examples[source.TRAIN]
-        sentences = training.by_sentence(training.tags)
-        scheme = entity_tags.detect_scheme(sentences)
-        labels = entity_tags.make_labels(sentences, scheme)
-        if len(labels) == 1:
-            raise ValueError(f"{training.path}: there is no entity in it.")
-        logging.info("Scheme %s; tags: %s.", scheme, ", ".join(labels))
-        task = TaggingTask(scheme=scheme, labels=labels)
+        task = TaggingTask().with_tags_of(examples[source.TRAIN])
     for split in examples.values():
         if split.tags is not None:
             split.warn_of_breaches(task.scheme)

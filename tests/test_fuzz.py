@@ -31,6 +31,7 @@ from bert_tf.serving.kinds import opening
 from bert_tf.tasks import families as task_families
 from bert_tf.tasks import tsv
 from bert_tf.tasks.classification import glue_files
+from bert_tf.tasks.classification import task as classification
 from bert_tf.tasks.multiple_choice import files as multiple_choice_files
 from bert_tf.tasks.question_answering import files as squad_files
 from bert_tf.tasks.tagging import files as tagging_files
@@ -471,7 +472,7 @@ def read_table(path, data, name):
     path.write_bytes(data)
     if name == "tsv":
         task = glue_files.tsv_task(("sentence",), "label", labels=("0", "1"))
-        read(tsv.find_labels, path, task.splits["train"])
+        read(classification.find_labels, path, "label")
     elif name == "regression":
         task = glue_files.tsv_task(("sentence",), "label")
     else:

@@ -64,7 +64,10 @@ def test_words_are_tagged_scored_and_tagged_again(tmp_path, flags, run_program):
     assert ": 20 windows, 20 an epoch" in done.stderr
     assert "step 8/8" in done.stderr
     assert " windows/s " in done.stderr
-    assert "Scheme bio; tags: O, B-x, I-x, B-y, I-y." in done.stderr
+    assert (
+        "found the scheme bio and the tags O, B-x, I-x, B-y, I-y."
+        in done.stderr
+    )
     assert "1 tag breaks the bio scheme, first in line " in done.stderr
     results = releases.read_results(output)
     assert results["global_step"] == 8

@@ -1,4 +1,4 @@
-"""Matches names of classes with others, and lists them in messages."""
+"""Finds names of classes in data, matches and lists them."""
 
 import re
 from collections.abc import Iterable
@@ -9,10 +9,45 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
+from bert_tf import messages
 
 _MOST_LISTED = 20
 _MAX_SHOWN = 40
+_INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+
+
+def name_of(where: str, label: Any) -> str:
+    """Returns the name of a label that is a string or a whole number.
+
+    Args:
+        where: The beginning of the message.
+        label: A string, an int, or a bool, which counts as 1 or 0.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    if type(label) not in (str, int, bool):
+        raise ValueError(
+            f"{where}: the label must be a name or an integer. "
+            f"Received: {messages.shortened(label)}."
+        )
+    return str(int(label)) if isinstance(label, bool) else str(label).strip()
+
+
+def found(title: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Returns the different names in data, sorted, and logs them.
+
+    Args:
+        title: What the data are called.
+        names: The names, as often as they occur. If all are whole numbers,
+            they are sorted as numbers.
+    """
+    labels = sorted({*names})
+    if all(map(_INTEGER.fullmatch, labels)):
+        labels.sort(key=int)
+    logging.info("%s: found the labels %s.", title, listed(labels))
+    return tuple(labels)
 
 
 def are_names(labels: Iterable[str]) -> bool:

@@ -34,6 +34,8 @@ from bert_tf.tasks.calibration import Calibrated
 from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import TRAIN
+from bert_tf.tasks.task import check_has_labels
 from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
 from bert_tf.tasks.task import task_of_classifier
@@ -64,7 +66,8 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
     Args:
         name: E.g. "topics".
         text_features: Names of the one or two strings.
-        labels: Names of the labels.
+        labels: Names of the labels. Without them `tuning.run` finds them in
+            the training data.
         metrics: Names of the scores; the first one tells the better of two
             models. They are "micro_f1", "macro_f1" (the mean of the labels'
             F1s), "subset_accuracy" (the share of examples whose labels are
@@ -99,14 +102,14 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
 
     name: str
     text_features: tuple[str, ...]
-    labels: tuple[str, ...] = dataclasses.field()
+    labels: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ("micro_f1", "macro_f1")
 
     def __post_init__(self):
         check_names(self)
-        if not self.labels or SEPARATOR in "".join(self.labels):
+        if SEPARATOR in "".join(self.labels):
             raise ValueError(
-                f"`labels` must be one name or more, without {SEPARATOR!r}. "
+                f"`labels` must be names without {SEPARATOR!r}. "
                 f"Received: labels={messages.shortened(list(self.labels))}."
             )
         if not self.metrics or set(self.metrics) - set(_METRICS):
@@ -119,6 +122,10 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
     @property
     def main_metric(self) -> str:
         return f"eval_{self.metrics[0]}"
+
+    @property
+    def lacks_labels(self) -> bool:
+        return not self.labels
 
     @property
     def title(self) -> str:
@@ -142,6 +149,7 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
         return BertClassifier(config, **self.model_arguments(), **options)
 
     def model_arguments(self) -> dict[str, Any]:
+        check_has_labels(self)
         return {"num_labels": len(self.labels)}
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -211,17 +219,7 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
         """
 
         def parse_labels(where, names):
-            if isinstance(names, str):
-                names = [name.strip() for name in names.split(SEPARATOR)]
-            if not isinstance(names, list) or not all(
-                isinstance(name, str) for name in names
-            ):
-                raise ValueError(
-                    f"{where}: the labels must be a list of names, or one "
-                    f"string of names separated by {SEPARATOR!r}. "
-                    f"Received: {messages.shortened(names)}."
-                )
-            names = set(names) - {""}
+            names = _names_in(where, names)
             if names - set(self.labels):
                 raise ValueError(
                     f"{where}: the labels must be among "
@@ -234,6 +232,13 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
         return columns.read_texts(
             data, self.text_features, label_column, parse_labels, np.int32
         )
+
+    def read_training(self, data: Any, **options: Any) -> tuple[Self, Examples]:
+        task = self
+        if self.lacks_labels:
+            labels = _find_labels(data, **options)
+            task = dataclasses.replace(self, labels=labels)
+        return task, task.read(data, TRAIN, **options)
 
     def report_sections(
         self, examples: Examples, answers: np.ndarray, results: dict[str, float]
@@ -291,6 +296,33 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
 
     def _names(self, is_label):
         return ", ".join(np.array(self.labels)[is_label])
+
+
+def _find_labels(data, label_column="labels"):
+    """Returns the names of all labels in a table, sorted."""
+    names: set[str] = set()
+    for where, (value,) in columns.read(data, [label_column]):
+        names |= _names_in(where, value)
+    title = columns.title(data)
+    if not names:
+        raise ValueError(f"{title}: no example has a label.")
+    return class_names.found(title, names)
+
+
+def _names_in(where, value):
+    """Returns the set of the names of an example's labels."""
+    names = value
+    if isinstance(value, str):
+        names = [name.strip() for name in value.split(SEPARATOR)]
+    if not isinstance(names, list) or not all(
+        isinstance(name, str) for name in names
+    ):
+        raise ValueError(
+            f"{where}: the labels must be a list of names, or one string of "
+            f"names separated by {SEPARATOR!r}. "
+            f"Received: {messages.shortened(value)}."
+        )
+    return {*names} - {""}
 
 
 def _mean(metric, predictions, labels):

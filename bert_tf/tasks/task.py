@@ -28,6 +28,7 @@ from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.objectives import Objective
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.text_source import TextSource
 from bert_tf.text.preprocessor import Preprocessor
@@ -52,6 +53,8 @@ class Task(abc.ABC):
         family: A string, the same for all tasks of the class.
         labels: Names of the classes by id; empty where the labels are not
             classes.
+        lacks_labels: Whether the classes are not known yet; `read_training`
+            finds them.
         main_metric: The name, in the results of an evaluation, of the score
             that tells the better of two models.
         label_rank: Number of axes of a batch's labels, or of the labels of
@@ -92,6 +95,10 @@ class Task(abc.ABC):
     @property
     def main_metric(self) -> str:
         return "eval_accuracy"
+
+    @property
+    def lacks_labels(self) -> bool:
+        return False
 
     @property
     def is_in_batch(self) -> bool:
@@ -161,6 +168,7 @@ class Task(abc.ABC):
                 raise ValueError(
                     f"`{name}` must have a value. Received: {name}=null."
                 )
+        check_has_labels(task)
         return task
 
     def get_config(self):
@@ -364,6 +372,22 @@ class Task(abc.ABC):
             ValueError: If the data have none of these forms; the message
                 names the place.
         """
+
+    def read_training(self, data: Any, **options: Any) -> tuple[Self, Any]:
+        """Reads the training set.
+
+        Args:
+            data: As for `read`.
+            **options: Further arguments of `read`.
+
+        Returns:
+            The task, with labels that were found in the data if it had none,
+            and the examples.
+
+        Raises:
+            ValueError: As in `read`, or if the data have no such labels.
+        """
+        return self, self.read(data, TRAIN, **options)
 
     def make_sources(
         self,
@@ -652,6 +676,15 @@ def _plain(values):
     if isinstance(values, list):
         return [_plain(value) for value in values]
     return values.decode() if isinstance(values, bytes) else values
+
+
+def check_has_labels(task: Task) -> None:
+    """Raises `ValueError` if the classes of a task are not known."""
+    if task.lacks_labels:
+        raise ValueError(
+            "`labels` must be given here; `tuning.run` finds them in training "
+            "data. Received: labels=()."
+        )
 
 
 def stored_name(field: dataclasses.Field[Any]) -> str:

@@ -143,28 +143,6 @@ def read_tsv(
     return Examples(texts=texts, labels=np.array(labels, dtype))
 
 
-def find_labels(path: files.AnyPath, tsv_file: TsvFile) -> tuple[str, ...]:
-    """Returns the distinct labels of a file, stripped of blanks and sorted.
-
-    Nothing is logged about the file; `read_tsv` does that.
-
-    Raises:
-        ValueError: As in `read_tsv`, or if there are fewer than two labels.
-    """
-    labels = set()
-    for line, _, label in rows(path, tsv_file, logs=False):
-        label = (label or "").strip()
-        if not label:
-            raise ValueError(f"{path}, line {line}: the label is empty.")
-        labels.add(label)
-    if len(labels) < 2:
-        raise ValueError(
-            f"{path}: a classification needs two labels or more. "
-            f"Received: {class_names.listed(labels)}."
-        )
-    return tuple(sorted(labels))
-
-
 def is_csv(path: files.AnyPath) -> bool:
     """Returns whether a file's name says that it is a CSV."""
     return str(path).lower().endswith(".csv")

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 from absl import flags
 from absl import logging as absl_logging
@@ -51,6 +52,7 @@ def run(
     label_column: str | int | None = None,
     strategy: tf.distribute.Strategy | None = None,
     mixed_precision: str = "auto",
+    callbacks: Sequence[keras.callbacks.Callback] = (),
     **hyper_parameters: Any,
 ) -> tuning_run.Run:
     """Tunes a model, evaluates it and predicts, as the programs do.
@@ -60,6 +62,12 @@ def run(
     the predictions. If a training was stopped, the same call resumes it. It
     logs its progress as the programs do, from INFO on, unless absl's verbosity
     was set (`absl.logging.set_verbosity`) or a level of the logger "bert_tf".
+
+    An epoch trains every example once, and for questions every window of their
+    texts. Its last batch may be smaller; it is filled up with examples that do
+    not count. (The programs count steps as google-research/bert does.) Only
+    with a loss that compares the texts of a batch, such as a `RetrievalTask`'s
+    multiple_negatives, do batches run on from one epoch into the next.
 
     Data are a table: a pandas DataFrame, a dictionary of lists, a
     `tf.data.Dataset` of dictionaries (one per example), or the path of a .jsonl
@@ -84,7 +92,8 @@ def run(
     words, SWAG's or CODAH's file, RACE's folder, SQuAD's JSON.
 
     Args:
-        task: A `Task`.
+        task: A `Task`. If its labels or tags are not given, those of `train`
+            are taken, in their order, and logged.
         output_dir: The folder.
         train: Examples to train on, a table or the path of a file as described
             above. To resume, give the same examples in the same order. Without
@@ -104,6 +113,14 @@ def run(
             its number, if it is not the task's.
         strategy: A `tf.distribute.Strategy`; None for one device.
         mixed_precision: See `training.strategy.dtype_policy`.
+        callbacks: Keras callbacks. Of them `on_train_begin`, `on_epoch_begin`,
+            `on_epoch_end` and `on_train_end` are called, and a callback with
+            another hook is refused. The logs of an epoch's end have `loss` and,
+            for classes, `accuracy`, and with `dev` its results, such as
+            `val_loss`, `val_accuracy` and `val_f1`. If one sets
+            `model.stop_training`, training ends with the epoch. A callback's
+            state is not saved: a resumed training begins with the callbacks
+            that are given then.
         **hyper_parameters: Fields of `tuning.config.FineTuningConfig`, i.e. the
             programs' flags: `learning_rate`, `num_train_epochs`, `keep_best`,
             `max_seq_length` and so on, with the programs' defaults.
@@ -125,9 +142,8 @@ def run(
         >>> task = ClassificationTask(
         ...     name="tickets",
         ...     text_features=("subject", "body"),
-        ...     labels=("law", "sales"),
         ...     metrics=("macro_f1",),
-        ... )
+        ... )  # The labels are found in the training data.
         >>> tuned = tuning.run(
         ...     task,
         ...     train="train.csv",
@@ -174,11 +190,12 @@ def run(
             task = task.with_checkpoint_fields(folder)
         if strategy is None:
             strategy = strategies.make_strategy()
-        examples = {
-            split: task.read(data, split, **options)
-            for split, data in ((TRAIN, train), (DEV, dev), (TEST, test))
-            if data is not None
-        }
+        examples = {}
+        if train is not None:
+            task, examples[TRAIN] = task.read_training(train, **options)
+        for split, data in ((DEV, dev), (TEST, test)):
+            if data is not None:
+                examples[split] = task.read(data, split, **options)
         tuned = tuning_run.Run(
             config,
             task,
@@ -186,6 +203,7 @@ def run(
             strategy,
             strategies.dtype_policy(mixed_precision, strategy),
             whole_epochs=True,
+            callbacks=callbacks,
         )
         tuned.execute()
         if dev is None:
@@ -245,6 +263,9 @@ def _as_tuned(task, folder):
     """
     values = model_folder.read_task(folder)
     if values is None:
+        if task.lacks_labels:
+            names = model_folder.read_label_names(folder) or ()
+            task = dataclasses.replace(task, labels=names)
         return task
     if values.get("family") != task.family:
         _refuse(folder, "family", values.get("family"), task.family)
@@ -253,12 +274,17 @@ def _as_tuned(task, folder):
     unset = task.unset_fields()
     completed = {}
     for field in dataclasses.fields(task):
-        if stored_name(field) not in values or field.name in _CALLER_FIELDS:
+        is_callers = field.name in _CALLER_FIELDS and not (
+            field.name == "labels" and task.lacks_labels
+        )
+        if stored_name(field) not in values or is_callers:
             continue
         old, new = getattr(stored, field.name), getattr(task, field.name)
         if field.name in unset:
             completed[field.name] = old
-        elif field.default is dataclasses.MISSING and old != new:
+        elif old != new and (
+            field.default is dataclasses.MISSING or field.name == "scheme"
+        ):
             _refuse(folder, field.name, old, new)
     return dataclasses.replace(task, **completed)
 

@@ -37,6 +37,8 @@ class EpochRecord:
         model_step: The step of the model in the output folder, if it is the
             last epoch's; None before there is one. A resumed training has
             later checkpoints before it has a later model.
+        stopped: The step at which a callback ended the training, and the
+            number of steps that it would have had; None if none did.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class EpochRecord:
         self.training: list[dict[str, float]] = []
         self.evaluations: list[dict[str, float]] = []
         self.model_step: int | None = None
+        self.stopped: list[int] | None = None
         if not files.exists(self._path):
             return
         values = files.read_json(self._path)
@@ -63,6 +66,7 @@ class EpochRecord:
             ]
             # Older releases did not write it.
             self.model_step = values.get("model_step")
+            self.stopped = values.get("stopped")
         except (AttributeError, KeyError, TypeError) as error:
             raise self._no_record() from error
 
@@ -153,6 +157,8 @@ class EpochRecord:
         }
         if self.model_step is not None:
             values["model_step"] = self.model_step
+        if self.stopped is not None:
+            values["stopped"] = self.stopped
         atomic.write_text(self._path, json.dumps(values, indent=1) + "\n")
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 from typing import TypeAlias
@@ -37,6 +38,7 @@ from bert_tf.training import devices
 from bert_tf.training import progress
 from bert_tf.training import strategy as strategies
 from bert_tf.training.settings import ATTENTION_MASKS
+from bert_tf.tuning import callbacks as callbacks_lib
 from bert_tf.tuning import encoder_layers
 from bert_tf.tuning import epochs as epochs_lib
 from bert_tf.tuning import identity
@@ -86,6 +88,7 @@ class Run:
             row once, its last batch filled up with rows of weight 0. If not,
             or if a loss compares the rows of a batch, epochs and steps are
             google-research/bert's. A training is resumed as it was begun.
+        callbacks: Keras callbacks for the training; see `from_python.run`.
 
     Attributes:
         start: The `StartingPoint`.
@@ -109,7 +112,9 @@ class Run:
         *,
         start: StartingPoint | None = None,
         whole_epochs: bool = False,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> None:
+        callbacks_lib.check(callbacks)
         _check_settings(config, task, strategy)
         if config.do_train:
             # The task's temperature belongs to a teacher or to old weights.
@@ -148,6 +153,9 @@ class Run:
         # Google's epochs have no entry, as in older releases.
         self._facts: dict[str, Any] = (
             {identity.WHOLE_EPOCHS: True} if self._whole_epochs else {}
+        )
+        self._callbacks = keras.callbacks.CallbackList(
+            list(callbacks), model=self.model
         )
         # The step of the weights to save.
         self._step = 0
@@ -270,11 +278,17 @@ class Run:
             ends[-1],
             self.strategy,
         )
-        for epoch, end in enumerate(ends, start=1):
-            is_last = end == ends[-1]
-            if state.step > end or not (self.config.do_eval or is_last):
+        callbacks = self._callbacks
+        sees_epochs = self.config.do_eval or bool(callbacks.callbacks)
+        self.model.stop_training = False
+        callbacks.set_params({"epochs": len(ends)})
+        callbacks.on_train_begin()
+        for epoch, (start, end) in enumerate(zip([0, *ends], ends), start=1):
+            if state.step > end or not (sees_epochs or end == ends[-1]):
                 continue
+            callbacks.on_epoch_begin(epoch - 1)
             train_to(end=end)
+            results: dict[str, float] = {}
             if self.config.do_eval:
                 results = self._evaluate_step(state.step)
                 record.add(epoch, results)
@@ -284,10 +298,17 @@ class Run:
                 if self.config.keep_best and not record.num_without_gain:
                     self._step = state.step
                     self.save()
+            callbacks.on_epoch_end(
+                epoch - 1,
+                callbacks_lib.epoch_logs(record.training, start, end, results),
+            )
+            if self.model.stop_training and end < ends[-1]:
+                record.stopped = [end, ends[-1]]
             if self.is_chief:
                 record.write()
-            if self._stops_early(record):
+            if self._stops_early(record, end, ends[-1]):
                 break
+        callbacks.on_train_end()
         if state.step == first_step:
             logging.warning(
                 "%s: nothing was trained. The training there had ended at step "
@@ -296,8 +317,11 @@ class Run:
                 first_step,
             )
 
-    def _stops_early(self, record):
-        """Returns whether the scores have not risen for too long."""
+    def _stops_early(self, record, step, num_train_steps):
+        """Returns whether a callback says so or the scores no longer rise."""
+        if record.stopped == [step, num_train_steps]:
+            logging.info("Stopped by a callback at step %d.", step)
+            return True
         patience = self.config.early_stopping_epochs
         if not patience or record.num_without_gain < patience:
             return False

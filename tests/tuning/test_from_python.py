@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 
+import keras
 import numpy as np
 import pandas
 import pyarrow
@@ -30,6 +31,7 @@ from bert_tf.text.preprocessor import Preprocessor
 from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import SPECIAL_TOKENS
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.tuning import callbacks
 from bert_tf.tuning import tuning_run
 from bert_tf.tuning.config import FineTuningConfig
 from references import glue as reference
@@ -137,12 +139,125 @@ def test_classes_have_synonyms_in_every_table(tmp_path, form):
     assert task.read(table, "train").labels.tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("value", [None, float("nan"), 1.0, True, ["x"]])
+@pytest.mark.parametrize("value", [None, float("nan"), 1.0, ["x"]])
 def test_a_label_that_is_missing_is_no_class(value):
-    task = dataclasses.replace(TASK, labels=("None", "nan", "True", "x"))
+    task = dataclasses.replace(TASK, labels=("None", "nan", "1.0", "x"))
     table = {"subject": ["a", "b"], "label": ["x", value]}
     with pytest.raises(ValueError, match="row 2: the label must be a name or"):
         task.read(table, "train")
+
+
+@pytest.mark.parametrize(
+    ("values", "labels", "ids"),
+    [
+        (["law", "it", " law"], ("it", "law"), [1, 0, 1]),
+        ([10, 9, 10], ("9", "10"), [1, 0, 1]),
+        (["10", "9", "-1"], ("-1", "9", "10"), [2, 1, 0]),
+        ([True, False, True], ("0", "1"), [1, 0, 1]),
+        (np.array([2, 0, 1]), ("0", "1", "2"), [2, 0, 1]),
+        (["10", "9", "x"], ("10", "9", "x"), [0, 1, 2]),
+    ],
+)
+def test_classes_are_found_in_the_data(caplog, values, labels, ids):
+    table = {"text": ["a", "b", "c"], "label": values}
+    task = ClassificationTask(name="a", text_features=("text",))
+    with caplog.at_level("INFO", logger="absl"):
+        found, examples = task.read_training(table)
+    assert (found.labels, found.metrics) == (labels, ("accuracy",))
+    assert examples.labels.tolist() == ids
+    assert f"the data: found the labels {', '.join(labels)}." in caplog.text
+    # Given ones stay, and so does their order.
+    given = dataclasses.replace(found, labels=labels[::-1])
+    assert given.read_training(table)[0] == given
+
+
+def test_scores_are_no_classes():
+    task = ClassificationTask(name="a", text_features=("text",))
+    table = {"text": ["a", "b"], "label": [0.5, 1.5]}
+    with pytest.raises(ValueError, match="1: .* give regression=True. .*: 0.5"):
+        task.read_training(table)
+    regression = dataclasses.replace(task, metrics=(), regression=True)
+    assert regression.metrics == ("pearson", "spearman")
+    assert regression.kind == "regression"
+    found, examples = regression.read_training(table)
+    assert found == regression == ClassificationTask.from_dict(found.to_dict())
+    assert examples.labels.tolist() == [0.5, 1.5]
+    with pytest.raises(ValueError, match="`labels` must not be given for a"):
+        dataclasses.replace(regression, labels=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        ClassificationTask(name="a", text_features=("text",)),
+        MultiLabelTask(name="a", text_features=("text",)),
+        TaggingTask(),
+    ],
+)
+def test_a_task_whose_labels_are_not_known_makes_no_model(task):
+    assert task.lacks_labels
+    with pytest.raises(ValueError, match="`labels` must be given here"):
+        task.make_model(CONFIG)
+    with pytest.raises(ValueError, match="must be a"):
+        type(task).from_dict(task.to_dict() | {"labels": [0]})
+    with pytest.raises(ValueError, match="`labels` must be"):
+        type(task).from_dict(task.to_dict())
+
+
+def test_several_labels_and_tags_are_found_in_the_data():
+    task = MultiLabelTask(name="a", text_features=("text",))
+    table = {"text": ["a", "b", "c"], "labels": ["y|x", "", "x | z"]}
+    found, examples = task.read_training(table)
+    assert found.labels == ("x", "y", "z")
+    assert examples.labels.tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 1]]
+    with pytest.raises(ValueError, match="the data: no example has a label"):
+        task.read_training(table | {"labels": [[], [], []]})
+
+    table = {
+        "words": [["a", "b"], ["c", "d", "e"]],
+        "tags": [["O", "S-PER"], ["B-LOC", "E-LOC", "O"]],
+    }
+    found, examples = TaggingTask().read_training(table)
+    assert (found.scheme, found.labels[:2]) == ("bioes", ("O", "B-LOC"))
+    assert set(examples.tags) < set(found.labels)
+    assert TaggingTask(labels=found.labels) == found
+    bio = ("O", "B-X", "I-X")
+    assert TaggingTask(labels=bio).scheme == "bio"
+    with pytest.raises(ValueError, match="the data: there is no entity in it"):
+        TaggingTask().read_training({"words": [["a"]], "tags": [["O"]]})
+
+
+def test_a_run_finds_the_classes_and_an_evaluation_takes_the_folders(
+    tmp_path, release
+):
+    task = ClassificationTask(name="tsv", text_features=("subject",))
+    run = tuning.run(
+        task,
+        train=make_table(8, seed=1),
+        dev=make_table(6, seed=2),
+        output_dir=tmp_path / "tuned",
+        **release,
+    )
+    assert run.task == TASK
+    again = tuning.run(
+        task,
+        dev=make_table(6, seed=2),
+        output_dir=tmp_path / "again",
+        start=tmp_path / "tuned",
+        max_seq_length=12,
+    )
+    assert again.task == TASK
+    assert again.results == run.results
+    # transformers' folder names them in config.json.
+    (tmp_path / "tuned/task.json").unlink()
+    foreign = tuning.run(
+        task,
+        dev=make_table(6, seed=2),
+        output_dir=tmp_path / "foreign",
+        start=tmp_path / "tuned",
+        max_seq_length=12,
+    )
+    assert foreign.task == TASK
 
 
 def test_a_data_frame_is_a_table():
@@ -314,6 +429,97 @@ def test_the_last_batch_of_an_epoch_is_trained_and_a_run_goes_on_as_begun(
     with caplog.at_level("INFO"):
         assert tune(tmp_path / "program", 4.0) == [1, 3, 4, 6]
     assert "goes on with as many steps an epoch as it was" in caplog.text
+
+
+class Seen(keras.callbacks.Callback):
+    """Notes what is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.logs = [], []
+
+    def on_train_begin(self, logs=None):
+        self.calls.append(("begin", self.params["epochs"]))
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.calls.append(epoch)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.calls.append(epoch)
+        self.logs.append(logs)
+
+    def on_train_end(self, logs=None):
+        self.calls.append(("end", int(self.model.optimizer.iterations)))
+
+
+def test_callbacks_see_epochs_and_may_stop_the_training(tmp_path, release):
+    def tune():
+        seen = Seen()
+        run = tuning.run(
+            TASK,
+            train=make_table(9, seed=1),
+            dev=make_table(6, seed=2),
+            output_dir=tmp_path,
+            callbacks=[
+                seen,
+                # What the second epoch gains is too little.
+                keras.callbacks.EarlyStopping(
+                    "val_accuracy", min_delta=2, patience=1, mode="max"
+                ),
+            ],
+            **release | {"num_train_epochs": 4.0},
+        )
+        return run, seen
+
+    run, seen = tune()
+    assert run.results["global_step"] == 6
+    assert seen.calls == [("begin", 4), 0, 0, 1, 1, ("end", 6)]
+    record = json.loads((tmp_path / "train/epochs.json").read_text())
+    assert [report["step"] for report in record["training"]] == [*range(1, 7)]
+    for epoch, logs in enumerate(seen.logs):
+        reports = record["training"][3 * epoch : 3 * epoch + 3]
+        for name in ("loss", "accuracy"):
+            mean = np.mean([report[name] for report in reports])
+            assert logs[name] == pytest.approx(mean)
+        found = record["evaluations"][epoch]
+        for name in ("loss", "accuracy"):
+            assert logs[f"val_{name}"] == found[f"eval_{name}"]
+    weights = run.model.get_weights()
+
+    # It stays stopped.
+    run, seen = tune()
+    assert run.results["global_step"] == 6
+    assert seen.calls == [("begin", 4), 1, 1, ("end", 6)]
+    for ours, theirs in zip(run.model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("callback", "message"),
+    [
+        (keras.callbacks.TerminateOnNaN(), "not on_batch_end.*: TerminateOn"),
+        (keras.callbacks.TensorBoard(), "on_train_batch_end.*: TensorBoard"),
+        (keras.callbacks.ReduceLROnPlateau(), "follows its schedule"),
+        (
+            keras.callbacks.LambdaCallback(on_train_batch_end=print),
+            "not on_train_batch_end",
+        ),
+        (
+            keras.callbacks.EarlyStopping(restore_best_weights=True),
+            "`keep_best=True` replaces restore_best_weights",
+        ),
+        (
+            keras.callbacks.EarlyStopping("val_accuracy"),
+            "monitor='val_accuracy' needs mode='max' or mode='min'",
+        ),
+        (print, "must be Keras callbacks"),
+    ],
+)
+def test_callbacks_that_cannot_work_are_refused(callback, message):
+    allowed = keras.callbacks.LambdaCallback(on_epoch_end=print)
+    callbacks.check([allowed, keras.callbacks.CSVLogger("a.csv")])
+    with pytest.raises(ValueError, match=message):
+        callbacks.check([allowed, callback])
 
 
 def test_what_a_user_saved_there_is_not_replaced(tmp_path, release, tuned):
@@ -499,8 +705,7 @@ def test_losses_of_labels_by_hand():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": ()}, "`labels` must be one name or more"),
-        ({"labels": ("a|b",)}, "`labels` must be one name or more"),
+        ({"labels": ("a|b",)}, "`labels` must be names without"),
         ({"metrics": ("f1",)}, "`metrics` must be among micro_f1"),
         ({"name": ""}, "`name` must be a non-empty string"),
     ],
@@ -867,7 +1072,7 @@ def test_arguments_of_another_type_are_named(
     assert not [*tmp_path.iterdir()]
 
 
-def keep_config(self, config, *others):
+def keep_config(self, config, *others, **_):
     self.config = config
 
 

@@ -39,9 +39,11 @@ from bert_tf.tasks.classification import report
 from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.source import is_dev
 from bert_tf.tasks.task import NOT_STORED
+from bert_tf.tasks.task import check_has_labels
 from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
 from bert_tf.tasks.task import task_of_classifier
@@ -79,12 +81,15 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
         name: E.g. "mrpc".
         text_features: Names of the one or two strings, in the order in which
             they are packed, e.g. `("sentence1", "sentence2")`.
-        labels: Names of the classes by class id; empty for a regression.
+        labels: Names of the classes by class id. Without them `tuning.run`
+            finds them in the training data, unless this is a regression.
         metrics: Names of the scores; the first one tells the better of two
-            models. For classes they are "accuracy", "f1" (of class 1),
-            "f1_<class>", "macro_f1", "matthews_correlation" and "auc" (the
-            mean over the classes of each against the rest), for a regression
-            "pearson" and "spearman".
+            models. For classes they are "accuracy" (the default), "f1" (of
+            class 1), "f1_<class>", "macro_f1", "matthews_correlation" and
+            "auc" (the mean over the classes of each against the rest), for a
+            regression "pearson" and "spearman" (the default is both).
+        regression: Whether the labels are numbers to predict. Metrics of a
+            regression say so, too.
         class_weights: Weight of each class in the training loss, 0 or more,
             as an array or a list; empty for equal weights. It is not in
             task.json.
@@ -122,7 +127,8 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
     kind: str = dataclasses.field(init=False)
     text_features: tuple[str, ...]
     labels: tuple[str, ...] = ()
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
+    regression: bool = dataclasses.field(default=False, metadata=NOT_STORED)
     class_weights: tuple[float, ...] = dataclasses.field(
         default=(), metadata=NOT_STORED
     )
@@ -138,10 +144,22 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
                 "regression. "
                 f"Received: labels={messages.shortened(list(self.labels))}."
             )
-        kind = CLASSIFICATION if self.labels else REGRESSION
+        says_scores = any(name in _SCORE_METRICS for name in self.metrics)
+        is_regression = self.regression or (says_scores and not self.labels)
+        if is_regression and self.labels:
+            raise ValueError(
+                "`labels` must not be given for a regression. "
+                f"Received: labels={messages.shortened(list(self.labels))}."
+            )
+        kind = REGRESSION if is_regression else CLASSIFICATION
         object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "regression", is_regression)
+        if not self.metrics:
+            default = _SCORE_METRICS if is_regression else ("accuracy",)
+            object.__setattr__(self, "metrics", tuple(default))
         known = self._known_metrics()
-        if not self.metrics or set(self.metrics) - set(known):
+        # Those of single classes can be checked when the classes are known.
+        if not self.lacks_labels and {*self.metrics} - {*known}:
             raise ValueError(
                 f"`metrics` of a {self.kind} must be among {', '.join(known)}. "
                 f"Received: metrics={messages.shortened(list(self.metrics))}."
@@ -170,11 +188,15 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
 
     @property
     def accuracy(self) -> str | None:
-        return "accuracy" if self.labels else None
+        return None if self.regression else "accuracy"
 
     @property
     def title(self) -> str:
         return self.name
+
+    @property
+    def lacks_labels(self) -> bool:
+        return not self.labels and not self.regression
 
     @property
     def has_temperature(self) -> bool:
@@ -183,6 +205,7 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
     @property
     def num_outputs(self) -> int:
         """`num_labels` of the `BertClassifier`: 1 for a regression."""
+        check_has_labels(self)
         return len(self.labels) or 1
 
     @classmethod
@@ -272,7 +295,7 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
 
         A label is the name of a class or its synonym or, for a regression, a
         score. Outside of text files, an integer is a class's number, unless
-        some class has an integer as its name.
+        some class has an integer as its name. True and False are 1 and 0.
         """
         ids = {label: index for index, label in enumerate(self.labels)}
         has_numbers = any(label.lstrip("+-").isdecimal() for label in ids)
@@ -280,15 +303,10 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
         def parse_label(where, value):
             if not ids:
                 return tsv.parse_score(where, value)
-            if type(value) not in (str, int):
-                raise ValueError(
-                    f"{where}: the label must be a name or an integer. "
-                    f"Received: {messages.shortened(value)}."
-                )
-            is_id = type(value) is int and value in range(len(ids))
+            label = class_names.name_of(where, value)
+            is_id = isinstance(value, int) and value in range(len(ids))
             if is_id and not has_numbers:
-                return value
-            label = str(value).strip()
+                return int(value)
             return tsv.parse_label(where, label, ids, self.label_synonyms)
 
         return columns.read_texts(
@@ -298,6 +316,13 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
             parse_label,
             np.int32 if self.labels else np.float32,
         )
+
+    def read_training(self, data: Any, **options: Any) -> tuple[Self, Examples]:
+        task = self
+        if self.lacks_labels:
+            labels = find_labels(data, **options)
+            task = dataclasses.replace(self, labels=labels)
+        return task, task.read(data, TRAIN, **options)
 
     def make_sources(
         self,
@@ -428,6 +453,37 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
             for index, label in enumerate(self.labels)
         }
         return _LABEL_METRICS | _AUC | of_classes
+
+
+def find_labels(data: Any, label_column: str = "label") -> tuple[str, ...]:
+    """Returns the classes of a table: names, or whole numbers, sorted.
+
+    Args:
+        data: See `columns.read`.
+        label_column: Name of the column.
+
+    Raises:
+        ValueError: As in `columns.read`, or if a label is empty or a number
+            that is not whole, or there are fewer than two.
+    """
+    title = columns.title(data)
+    names = set()
+    for where, (value,) in columns.read(data, [label_column]):
+        if isinstance(value, float):
+            raise ValueError(
+                f"{where}: the label must be a name or an integer; for numbers "
+                f"to predict give regression=True. Received: {value}."
+            )
+        name = class_names.name_of(where, value)
+        if not name:
+            raise ValueError(f"{where}: the label is empty.")
+        names.add(name)
+    if len(names) < 2:
+        raise ValueError(
+            f"{title}: a classification needs two labels or more. "
+            f"Received: {class_names.listed(names)}."
+        )
+    return class_names.found(title, names)
 
 
 def tuned_task(

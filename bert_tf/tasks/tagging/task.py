@@ -15,6 +15,7 @@ from typing import Self
 import keras
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from bert_tf import messages
 from bert_tf.checkpoints import model_folder
@@ -24,11 +25,13 @@ from bert_tf.config import BertConfig
 from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.token_classifier import BertTokenClassifier
+from bert_tf.tasks import class_names
 from bert_tf.tasks import columns
 from bert_tf.tasks import task_folder
 from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.source import TEST
+from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.tagging import entity_scores
 from bert_tf.tasks.tagging import entity_tags
 from bert_tf.tasks.tagging import files as tagging_files
@@ -38,6 +41,7 @@ from bert_tf.tasks.tagging.files import TaggingExamples
 from bert_tf.tasks.tagging.windows import TaggingSource
 from bert_tf.tasks.tagging.windows import WindowMaker
 from bert_tf.tasks.tagging.windows import WordTags
+from bert_tf.tasks.task import check_has_labels
 from bert_tf.text.preprocessor import Preprocessor
 
 FAMILY = "tagging"
@@ -50,8 +54,9 @@ class TaggingTask(Distillable, Foreign):
 
     Args:
         scheme: One of `entity_tags.SCHEMES`: how the training tags mark
-            entities.
-        labels: The tags by class id; one is "O".
+            entities. Without it, the labels or the training data show it.
+        labels: The tags by class id; one is "O". Without them `tuning.run`
+            finds them in the training data.
 
     Raises:
         ValueError: If a value is out of its range; it names the field.
@@ -73,17 +78,18 @@ class TaggingTask(Distillable, Foreign):
     report_scores = report.SCORES
     source_class = TaggingSource
 
-    scheme: str
-    # A required field, unlike the base's default.
-    labels: tuple[str, ...] = dataclasses.field()
+    scheme: str = ""
+    labels: tuple[str, ...] = ()
 
     def __post_init__(self):
-        if self.scheme not in tuple(entity_tags.SCHEMES):
+        if self.scheme not in ("", *entity_tags.SCHEMES):
             raise ValueError(
                 f"`scheme` must be one of {', '.join(entity_tags.SCHEMES)}. "
                 f"Received: scheme={messages.shortened(self.scheme)}."
             )
         labels = self.labels
+        if labels == ():
+            return
         if (
             not isinstance(labels, (tuple, list))
             or not all(
@@ -100,6 +106,13 @@ class TaggingTask(Distillable, Foreign):
                 f"Received: labels={messages.shortened(labels)}."
             )
         object.__setattr__(self, "labels", tuple(labels))
+        if not self.scheme:
+            scheme = entity_tags.detect_scheme([[tag] for tag in labels])
+            object.__setattr__(self, "scheme", scheme)
+
+    @property
+    def lacks_labels(self) -> bool:
+        return not self.labels
 
     @classmethod
     def from_checkpoint(
@@ -116,9 +129,9 @@ class TaggingTask(Distillable, Foreign):
         labels = model_folder.read_label_names(folder) or ()
         path = f"{folder}/{model_folder.CONFIG_FILE}"
         with messages.errors_named(f"{path}, id2label"):
-            task = cls(scheme=entity_tags.BIO, labels=labels)
-        scheme = entity_tags.detect_scheme([[tag] for tag in task.labels])
-        return dataclasses.replace(task, scheme=scheme)
+            task = cls(labels=labels)
+            check_has_labels(task)
+            return task
 
     def make_model(
         self, config: BertConfig, **options: Any
@@ -127,6 +140,7 @@ class TaggingTask(Distillable, Foreign):
         return BertTokenClassifier(config, **self.model_arguments(), **options)
 
     def model_arguments(self) -> dict[str, Any]:
+        check_has_labels(self)
         return {"num_labels": len(self.labels)}
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -160,6 +174,36 @@ class TaggingTask(Distillable, Foreign):
         return tagging_files.from_rows(
             columns.title(data), rows(), split != TEST, self.labels
         )
+
+    def read_training(
+        self, data: Any, **options: Any
+    ) -> tuple[Self, TaggingExamples]:
+        examples = self.read(data, TRAIN, **options)
+        return self.with_tags_of(examples), examples
+
+    def with_tags_of(self, examples: TaggingExamples) -> Self:
+        """Returns the task, with the tags of examples if it has none.
+
+        Args:
+            examples: The training examples.
+
+        Raises:
+            ValueError: If there is no entity in them.
+        """
+        if not self.lacks_labels:
+            return self
+        sentences = examples.by_sentence(examples.tags)
+        scheme = self.scheme or entity_tags.detect_scheme(sentences)
+        labels = entity_tags.make_labels(sentences, scheme)
+        if len(labels) == 1:
+            raise ValueError(f"{examples.path}: there is no entity in it.")
+        logging.info(
+            "%s: found the scheme %s and the tags %s.",
+            examples.path,
+            scheme,
+            class_names.listed(labels),
+        )
+        return dataclasses.replace(self, scheme=scheme, labels=labels)
 
     def source_arguments(self, preprocessor: Preprocessor) -> dict[str, Any]:
         return {"labels": self.labels, "maker": WindowMaker(preprocessor)}

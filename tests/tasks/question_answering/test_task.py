@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import keras
 import numpy as np
@@ -203,6 +204,27 @@ def test_fit_and_loop_give_equal_weights(tmp_path):
         assert np.abs(old - ours).max() > 1e-3 or not ours.path.endswith(
             "kernel"
         )
+
+
+def test_a_whole_epoch_has_all_windows():
+    source = make_source()
+    whole = dataclasses.replace(source, whole_epochs=True)
+    assert whole.num_examples > len(source.examples)
+    assert TASK.num_epoch_examples(whole) == whole.num_examples
+    # As in google-research/bert.
+    assert TASK.num_epoch_examples(source) == len(source.examples)
+    rows = [
+        tuple(ids)
+        for batch in whole.training_batches(4).take(
+            math.ceil(whole.num_examples / 4)
+        )
+        for ids, weight in zip(
+            batch["input_ids"].numpy(), batch["example_weights"]
+        )
+        if weight
+    ]
+    (every,) = source.evaluation_batches(source.num_examples)
+    assert sorted(rows) == sorted(map(tuple, every["input_ids"].numpy()))
 
 
 def test_logits_of_a_trimmed_batch_are_filled_up():
