@@ -8,8 +8,8 @@ pre-trained model predicts for a mask, where each head looks, and the answers of
 a fine-tuned model. Press Ctrl-C to stop it.
 
 With --input_file=records.tfrecord, pre-training records of the model's
-vocabulary, it also has the tabs of `bert_tf inspect-data --html`: masks, the
-input, the next sentence, a sample of the records.
+vocabulary, it also has the tabs of `bert_tf inspect-data --output_file`: masks,
+the input, the next sentence, a sample of the records.
 
 It is not for serving: it answers only browsers on this machine, one question at
 a time. To serve a model, use TensorFlow Serving: see `bert_tf export`.

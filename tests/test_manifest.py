@@ -93,8 +93,8 @@ def test_a_wide_glob_finds_records_alone(tmp_path):
         f"{tmp_path}/b",
         f"{tmp_path}/wiki.tfrecord-00000-of-00001",
     ]
-    with pytest.raises(ValueError, match="eval_input_file.*manifests only"):
-        manifests.find_records(f"{tmp_path}/manifest*", "eval_input_file")
+    with pytest.raises(ValueError, match="eval_file.*manifests only"):
+        manifests.find_records(f"{tmp_path}/manifest*", "eval_file")
 
 
 def write_set(folder, sizes, **counts):
@@ -117,8 +117,8 @@ def test_a_missing_file_of_a_set_is_named(tmp_path):
     for path in paths[1:3]:
         pathlib.Path(path).unlink()
     message = "x-1-of-4 is missing, .*: 2 of the 4 files of the set that match"
-    with pytest.raises(ValueError, match=f"{message} eval_input_file='.*x-"):
-        manifests.find_records(whole, "eval_input_file")
+    with pytest.raises(ValueError, match=f"{message} eval_file='.*x-"):
+        manifests.find_records(whole, "eval_file")
     # Who names files, or a narrower glob, wants no others.
     for patterns in (f"{paths[0]},{paths[3]}", f"{tmp_path}/x-[03]-*"):
         found = manifests.find_records(patterns, "input_file")

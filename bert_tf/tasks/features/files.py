@@ -241,8 +241,7 @@ def _open_member(archive, name, dtype, shape):
 def _check_pyarrow():
     if importlib.util.find_spec("pyarrow") is None:
         raise ValueError(
-            "`output_format` parquet needs pyarrow: pip install "
-            "'bert_tf[parquet]'."
+            "--format=parquet needs pyarrow: pip install 'bert_tf[parquet]'."
         )
 
 
