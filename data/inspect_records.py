@@ -43,9 +43,9 @@ def main(argv):
     program.require(input_file=_INPUT_FILE.value, vocab_file=_VOCAB_FILE.value)
     vocabulary = _read_vocabulary(_VOCAB_FILE.value)
     page_data = _page_data(vocabulary) if _OUTPUT_FILE.value else None
-    paths = manifests.find_records(_INPUT_FILE.value, "input_file")
+    records = manifests.find_records(_INPUT_FILE.value, "input_file")
     if page_data is not None:
-        read = [*paths, _VOCAB_FILE.value]
+        read = [*records.paths, _VOCAB_FILE.value]
         atomic.check_is_no_input("output_file", [_OUTPUT_FILE.value], read)
 
     from bert_tf.pretraining import record_set
@@ -66,7 +66,7 @@ def main(argv):
         if page_data is not None:
             page_data.add(examples)
 
-    found = survey.make(paths, vocabulary, look)
+    found = survey.make(records, vocabulary, look)
     for name, value in found.rows(vocabulary.special):
         print(f"{name:20}{value:>12}")
     unknown, tokens = found.totals["unknown"], found.totals["tokens"]
