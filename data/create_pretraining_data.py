@@ -213,7 +213,8 @@ def _source():
                 f"--tfds_name. Received: --text_field={field.value!r}, "
                 f"--input_format={form}."
             )
-        program.require(input_file=_INPUT_FILE.value)
+        name = "tfds_name" if form == "tfds" else "input_file"
+        program.require(**{name: flags.FLAGS[name].value})
         return _INPUT_FILE.value
     if _INPUT_FILE.value or _SETTINGS["input_format"].present:
         raise ValueError(
