@@ -153,8 +153,7 @@ def main():
         "data/inspect_records.py",
         input_file=records["dev"],
         vocab_file=out / "vocab.txt",
-        num_examples=1,
-        html=out / "records.html",
+        output_file=out / "records.html",
     )
     (out / "bert_config.json").write_text(
         json.dumps(

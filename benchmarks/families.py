@@ -207,7 +207,7 @@ def train_family(folder, plan):
         do_eval=True,
         # With this flag, an evaluation follows each save.
         keep_best=True,
-        eval_input_file=plan.held_out,
+        eval_file=plan.held_out,
         eval_batch_size=_BATCH_SIZE,
         max_eval_steps=50,
         save_checkpoints_steps=max(100, plan.num_steps // 1000 * 100),

@@ -132,8 +132,7 @@ def extract(examples):
                 f"--input_file={folder}/text",
                 f"--output_file={folder}/features.npz",
                 f"--init_checkpoint={_INIT_CHECKPOINT.value}",
-                "--output_format=npz",
-                "--combine=concatenate",
+                "--format=npz",
                 f"--max_seq_length={_MAX_SEQ_LENGTH}",
             ],
             check=True,
@@ -141,6 +140,8 @@ def extract(examples):
         )
         with np.load(f"{folder}/features.npz") as arrays:
             vectors, splits = arrays["vectors"], arrays["row_splits"]
+    # The layers of a token one after the other.
+    vectors = vectors.reshape(len(vectors), -1)
     # Tokenizing word by word gives the same pieces as the whole sentence.
     tokenizer = start.preprocessor(_MAX_SEQ_LENGTH).tokenizer
     pieces = tokenizer.tokenize(tf.constant(examples.words))

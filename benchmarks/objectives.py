@@ -189,7 +189,7 @@ def train_and_tune(folder, plan, num_steps, seed):
         num_steps,
         seed,
         do_eval=True,
-        eval_input_file=plan.held_out,
+        eval_file=plan.held_out,
         eval_batch_size=_BATCH_SIZE,
         max_eval_steps=50,
     )

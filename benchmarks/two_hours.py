@@ -142,7 +142,7 @@ def pretrain(folder, records, eval_records, config_file):
     recipe.run(
         "-m bert_tf.run_pretraining",
         input_file=";".join(map(str, records)),
-        eval_input_file=eval_records,
+        eval_file=eval_records,
         bert_config_file=config_file,
         vocab_file=folder / "vocab.txt",
         output_dir=pretrained,

@@ -7,7 +7,7 @@ writes the same as google-research/bert's program: a line of JSON for each line
 of the input, with the last four layers of each token. "sentence ||| sentence"
 is a pair. For large inputs
 
-    --output_format=npz --pooling=mean --layers=-1 --normalize
+    --format=npz --pooling=mean --layers=-1 --normalize
 
 writes one vector a line, which takes far less space. Input and output are
 streamed: neither is held in memory. A run that is stopped leaves no output
@@ -58,20 +58,13 @@ _MAX_SEQ_LENGTH = flags.DEFINE_integer(
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size", 32, "Lines a step, over all devices.", lower_bound=1
 )
-_OUTPUT_FORMAT = flags.DEFINE_enum(
-    "output_format",
+_FORMAT = flags.DEFINE_enum(
+    "format",
     options.JSONL,
     options.FORMATS,
     "jsonl: google-research/bert's. npz: NumPy arrays `vectors`, `layers` and, "
     "with a vector a token, `token_ids` and `row_splits`. parquet: rows of "
     "`linex_index`, `vectors` as lists and `token_ids`.",
-)
-_COMBINE = flags.DEFINE_enum(
-    "combine",
-    options.SEPARATE,
-    options.COMBINE,
-    "separate: one vector per layer. concatenate: one vector, the layers "
-    "joined. mean: one vector, their mean.",
 )
 _POOLING = flags.DEFINE_enum(
     "pooling",
@@ -109,7 +102,6 @@ def main(_):
 
     extraction = feature_extraction.Extraction(
         layers=layers,
-        combine=_COMBINE.value,
         pooling=_POOLING.value,
         normalize=_NORMALIZE.value,
     )
@@ -130,7 +122,7 @@ def main(_):
     extraction.check_layers(start.config.num_hidden_layers)
     with feature_files.open_writer(
         _OUTPUT_FILE.value,
-        _OUTPUT_FORMAT.value,
+        _FORMAT.value,
         extraction,
         start.tokenizer.vocabulary,
     ) as write:

@@ -69,13 +69,11 @@ def make_config(task_options: Any = None) -> FineTuningConfig:
     return config
 
 
-def open_data_set(
-    tfds_name: str | None, tfds_data_dir: str | None, **others: Any
-) -> Any:
+def open_data_set(tfds_name: str | None, **others: Any) -> Any:
     """Returns the builder of --tfds_name, or None without it.
 
     Args:
-        tfds_name, tfds_data_dir: Values of the flags.
+        tfds_name: Value of the flag.
         **others: Values of the flags that must not be given with it.
 
     Raises:
@@ -83,8 +81,6 @@ def open_data_set(
             set.
     """
     if tfds_name is None:
-        if tfds_data_dir is not None:
-            raise ValueError("--tfds_data_dir must be given with --tfds_name.")
         return None
     for name, value in others.items():
         if value is not None:
@@ -92,7 +88,7 @@ def open_data_set(
     # It imports TensorFlow Datasets, which is rarely needed.
     from bert_tf.input import prepared_sets
 
-    return prepared_sets.open_builder(tfds_name, tfds_data_dir)
+    return prepared_sets.open_builder(tfds_name)
 
 
 def wanted_files(config: FineTuningConfig) -> dict[str, str]:

@@ -8,15 +8,22 @@ from absl import logging
 # {former name: name}. A former name that a program has as a flag of its own is
 # that flag.
 ALIASES = {
+    "check_file": "eval_file",
     "corpus_prompt": "passage_prompt",
     "embedding": "pooling",
+    "eval_input_file": "eval_file",
     "glue_dir": "data_dir",
-    "input_file": "check_file",
+    "html": "output_file",
+    "input": "init_checkpoint",
+    "input_file": "eval_file",
     "learning_rates": "learning_rate",
     "loss": "loss_name",
+    "output": "output_dir",
+    "output_format": "format",
     "score_column": "label_column",
     "seeds": "random_seed",
     "serving_precision": "precision",
+    "tag_column": "label_column",
     "tasks": "task_name",
     "test_file": "predict_file",
     "triplets_file": "output_file",

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
+from typing import NamedTuple
 
 from bert_tf import atomic
 from bert_tf import files
@@ -105,7 +106,38 @@ def path_beside(record_paths: Sequence[str]) -> str:
     return posixpath.join(folder, f"{_PREFIX}{name}{_SUFFIX}")
 
 
-def find_records(patterns: str, flag: str) -> list[str]:
+class Records(NamedTuple):
+    """Record files.
+
+    Args:
+        paths: Their paths.
+        manifests: {path: its `Manifest`} of those that have one.
+    """
+
+    paths: Sequence[str]
+    manifests: dict[str, Manifest]
+
+    def filled(self) -> "Records":
+        """Returns the files that hold examples.
+
+        If there are fewer examples than files, the builder leaves some files
+        empty, and the manifest says so. If all files are empty, all are
+        returned, and their reader reports the problem.
+        """
+        filled = [
+            path
+            for path in self.paths
+            if path not in self.manifests
+            or self.manifests[path].records[posixpath.basename(path)][
+                "examples"
+            ]
+        ]
+        paths = filled or self.paths
+        found = self.manifests
+        return Records(paths, {p: found[p] for p in paths if p in found})
+
+
+def find_records(patterns: str, flag: str) -> Records:
     """Returns the sorted record files that match comma-separated globs.
 
     Manifests are left out, which a wide glob such as `records/*` matches, too.
@@ -129,10 +161,19 @@ def find_records(patterns: str, flag: str) -> list[str]:
             f"`{flag}` must match record files. Received: "
             f"{flag}={patterns!r}, which matches manifests only."
         )
-    found = find(paths)
-    _check_none_is_missing(found, patterns, flag)
+    names_of = _names_of_folders(paths)
+    found = _find(paths, names_of)
+    _check_none_is_missing(found, names_of, patterns, flag)
     _tell_of_parts(found, flag)
-    return paths
+    return Records(paths, found)
+
+
+def _names_of_folders(paths):
+    """Returns {folder: names of its files} of the folders of record files."""
+    return {
+        folder: files.list_folder(folder or ".")
+        for folder in set(map(posixpath.dirname, paths))
+    }
 
 
 def _by_manifest(found):
@@ -144,19 +185,20 @@ def _by_manifest(found):
     return list(paths_of.values())
 
 
-def _check_none_is_missing(found, patterns, flag):
+def _check_none_is_missing(found, names_of, patterns, flag):
     """Raises `ValueError` if a file is missing that a pattern would match.
 
     Who wants a part of a set names its files, or gives a narrower glob.
 
     Args:
         found: As `find` returns it.
+        names_of: {folder: names of its files}.
         patterns, flag: As for `find_records`.
     """
     globs = [pattern.strip() for pattern in patterns.split(",")]
     for manifest, (path, *_) in _by_manifest(found):
         folder = posixpath.dirname(path)
-        names = {*files.list_folder(folder or ".")}
+        names = {*names_of[folder]}
         wanted = {
             name: each
             for name in manifest.records
@@ -258,6 +300,12 @@ def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
         ValueError: If a manifest cannot be read, or a record file does not have
             the size in it: the file was cut short or overwritten.
     """
+    record_paths = [*record_paths]
+    return _find(record_paths, _names_of_folders(record_paths))
+
+
+def _find(record_paths, names_of):
+    """Returns what `find` does, given {folder: names of its files}."""
     by_folder: dict[str, list[str]] = {}
     for path in record_paths:
         by_folder.setdefault(posixpath.dirname(path), []).append(path)
@@ -265,7 +313,7 @@ def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
     for folder, paths in by_folder.items():
         manifests = [
             read(posixpath.join(folder, name))
-            for name in files.list_folder(folder or ".")
+            for name in names_of[folder]
             if _is_name(name)
         ]
         for path in paths:
@@ -289,23 +337,3 @@ def find(record_paths: Iterable[str]) -> dict[str, Manifest]:
             )
         found[path] = by_size[size]
     return found
-
-
-def find_filled(
-    record_paths: Sequence[str],
-) -> tuple[Sequence[str], dict[str, Manifest]]:
-    """Returns the record files that hold examples, and their manifests.
-
-    If there are fewer examples than files, the builder leaves some files empty,
-    and the manifest says so. If all files are empty, all are returned, and
-    their reader reports the problem.
-    """
-    found = find(record_paths)
-    filled = [
-        path
-        for path in record_paths
-        if path not in found
-        or found[path].records[posixpath.basename(path)]["examples"]
-    ]
-    paths = filled or record_paths
-    return paths, {path: found[path] for path in paths if path in found}

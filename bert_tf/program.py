@@ -311,7 +311,7 @@ def check_used(
         conditions: Names of the flags that are looked at; None for all.
     """
     for field in dataclasses.fields(dataclass):
-        if not flags.FLAGS[field.name].present:
+        if field.name not in flags.FLAGS or not flags.FLAGS[field.name].present:
             continue
         for other, values in field.metadata.get("only_with", {}).items():
             found = flags.FLAGS[other].value

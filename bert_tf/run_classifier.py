@@ -24,8 +24,7 @@ files with a header will do (only a .csv has quoting):
 and so will any prepared set of TensorFlow Datasets, one of GLUE or with those
 two flags:
 
-    python -m bert_tf.run_classifier --tfds_name=glue/mrpc \
-        --tfds_data_dir=tensorflow_datasets ...
+    python -m bert_tf.run_classifier --tfds_name=glue/mrpc ...
 
 Rerun the same command to resume after a stop, or after the end with more
 --num_train_epochs.
@@ -55,12 +54,9 @@ _TASK_NAME = flags.DEFINE_string(
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
     None,
-    "Set of TensorFlow Datasets to use instead of --data_dir, e.g. glue/mrpc.",
-)
-_TFDS_DATA_DIR = flags.DEFINE_string(
-    "tfds_data_dir",
-    None,
-    "Folder of prepared sets. Default: ~/tensorflow_datasets.",
+    "Set of TensorFlow Datasets to use instead of --data_dir, e.g. glue/mrpc. "
+    "It is looked for in TFDS_DATA_DIR of the environment, or in "
+    "~/tensorflow_datasets.",
 )
 _TEXT_COLUMNS = flags.DEFINE_list(
     "text_columns", None, "With tsv: names of one or two columns of text."
@@ -107,7 +103,7 @@ def main(argv):
 def _find_data_set():
     """Returns the builder of --tfds_name, or None; checks the data flags."""
     builder = fine_tuning_flags.open_data_set(
-        _TFDS_NAME.value, _TFDS_DATA_DIR.value, data_dir=_DATA_DIR.value
+        _TFDS_NAME.value, data_dir=_DATA_DIR.value
     )
     if builder is None:
         program.require(data_dir=_DATA_DIR.value, task_name=_TASK_NAME.value)

@@ -80,20 +80,12 @@ _RELATION_HEADS = flags.DEFINE_integer(
     "relations. Default: the number of the teacher's heads.",
     lower_bound=1,
 )
-_TEACHER_PRECISION = flags.DEFINE_enum(
-    "teacher_precision",
-    None,
-    ("float32", "bfloat16"),
-    "Precision in which the teacher computes. Default: the student's.",
-)
 
 # Flags for records.
 _OF_RECORDS = program.define_flags(
     PretrainingOptions,
     only=(
-        "eval_input_file",
         "max_predictions_per_seq",
-        "input_shares",
         "optimizer",
         "max_eval_steps",
         "skip_nonfinite_steps",
@@ -131,7 +123,10 @@ _TRAIN_FILE = flags.DEFINE_string(
     "tags, SQuAD's JSON.",
 )
 _EVAL_FILE = flags.DEFINE_string(
-    "eval_file", None, "With --train_file: the file for --do_eval."
+    "eval_file",
+    None,
+    "With --train_file or --input_file: the file, or the record files, for "
+    "--do_eval.",
 )
 _PREDICT_FILE = flags.DEFINE_string(
     "predict_file", None, "With --train_file: the file for --do_predict."
@@ -184,7 +179,6 @@ def main(argv):
     if _INPUT_FILE.value is not None:
         _refuse(_OF_TASKS, "--input_file")
         others = (
-            _EVAL_FILE,
             _PREDICT_FILE,
             _LABEL_COLUMN,
             _TUNE_NULL_THRESHOLD,
@@ -215,18 +209,12 @@ def _lesson(known, default):
             (_TEMPERATURE.name, _SOFT_POSITIONS.name),
             f"--losses={_LOSSES.value}, without {lesson_lib.SOFT_TARGETS}",
         )
-    lesson = lesson_lib.Lesson(
+    return lesson_lib.Lesson(
         losses=losses,
         temperature=_TEMPERATURE.value,
         soft_positions=_SOFT_POSITIONS.value,
         relation_heads=_RELATION_HEADS.value,
     )
-    if not lesson.asks_teacher:
-        _refuse(
-            (_TEACHER_PRECISION.name,),
-            f"--losses={_LOSSES.value}, which do not use the teacher",
-        )
-    return lesson
 
 
 def _teaching(lesson, **options):
@@ -263,7 +251,6 @@ def _teaching(lesson, **options):
         student=student,
         lesson=lesson,
         student_layers=layers,
-        teacher_precision=_TEACHER_PRECISION.value,
     )
 
 

@@ -44,15 +44,8 @@ class GlueOptions:
     )
     task_name: Sequence[str] = described.option(
         (
-            "CoLA",
-            "SST-2",
-            "MRPC",
-            "STS-B",
-            "QQP",
-            "MNLI",
-            "QNLI",
-            "RTE",
-            "WNLI",
+            *("CoLA", "SST-2", "MRPC", "STS-B", "QQP"),
+            *("MNLI", "QNLI", "RTE", "WNLI"),
         ),
         "Names of tasks, which are the names of their folders, too.",
     )

@@ -8,8 +8,8 @@ pre-trained model predicts for a mask, where each head looks, and the answers of
 a fine-tuned model. Press Ctrl-C to stop it.
 
 With --input_file=records.tfrecord, pre-training records of the model's
-vocabulary, it also has the tabs of `bert_tf inspect-data --html`: masks, the
-input, the next sentence, a sample of the records.
+vocabulary, it also has the tabs of `bert_tf inspect-data --output_file`: masks,
+the input, the next sentence, a sample of the records.
 
 It is not for serving: it answers only browsers on this machine, one question at
 a time. To serve a model, use TensorFlow Serving: see `bert_tf export`.
@@ -50,18 +50,18 @@ _MAX_SEQ_LENGTH = flags.DEFINE_integer(
 def main(_):
     logging.set_verbosity(logging.WARNING)
     program.require(model_dir=_MODEL_DIR.value)
-    paths = []
+    found = None
     if _INPUT_FILE.value is not None:
-        paths = manifests.find_records(_INPUT_FILE.value, "input_file")
+        found = manifests.find_records(_INPUT_FILE.value, "input_file")
 
     from bert_tf.playground import server
 
     server.check_installed()
     with server.bound(_PORT.value) as listening:
-        _serve(listening, paths)
+        _serve(listening, found)
 
 
-def _serve(listening, paths):
+def _serve(listening, found):
     print(f"Loading {_MODEL_DIR.value}", flush=True)
 
     from bert_tf.playground import app
@@ -72,9 +72,9 @@ def _serve(listening, paths):
 
     model = PlaygroundModel(_MODEL_DIR.value, _MAX_SEQ_LENGTH.value)
     records = None
-    if paths:
+    if found is not None:
         print(f"Reading {_INPUT_FILE.value}", flush=True)
-        records = record_data.read(paths, model.tokenizer)
+        records = record_data.read(found, model.tokenizer)
     print("Warming up", flush=True)
     model.warm_up()
     _, port = listening.getsockname()

@@ -12,7 +12,7 @@ model as a model folder (config.json, model.safetensors, vocab.txt,
 tokenizer_config.json), the state of the training and TensorBoard summaries in
 train/, and the evaluation in eval_results.txt. The model is written with every
 checkpoint; --keep_best also keeps the one with the lowest loss on
---eval_input_file.
+--eval_file.
 `tensorboard --logdir=/runs/wiki/train` shows the curves (pip install
 'bert_tf[tensorboard]').
 

@@ -46,7 +46,7 @@ def main(argv):
     is_scored = config.do_eval and files.has_scores(
         paths["dev"], _LABEL_COLUMN.value
     )
-    if config.do_eval and flags.FLAGS.metric is None:
+    if config.do_eval:
         given["metric"] = "spearman" if is_scored else "nDCG@10"
     _check_scores_are_read(config, is_scored)
     fine_tuning_flags.tune(

@@ -13,7 +13,7 @@ paragraphs of all files.
 
 --do_search writes the --top_k texts of every query as lines of JSON. --do_mine
 writes triplets to train on: a query, its text, and a text that the model
-mistakes for one. --num_negatives, --range_min, --range_max and
+mistakes for one. --num_negatives, --range_min and
 --relative_margin say which texts these are.
 
 The vectors are computed only once: a run that was stopped resumes where it was,

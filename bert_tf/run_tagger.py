@@ -12,8 +12,7 @@ the development set's entities, as seqeval counts them, in eval_results.txt, a
 report of them in report.md, and the test set with a column of predicted tags in
 test_predictions.txt. It also reads prepared sets of TensorFlow Datasets:
 
-    python -m bert_tf.run_tagger --tfds_name=conll2003 \
-        --tfds_data_dir=tensorflow_datasets ...
+    python -m bert_tf.run_tagger --tfds_name=conll2003 ...
 
 Rerun the same command to resume after a stop, or after the end with more
 --num_train_epochs.
@@ -36,12 +35,9 @@ _DATA_DIR = flags.DEFINE_string(
 _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
     None,
-    "A prepared set of TensorFlow Datasets instead of files, e.g. conll2003.",
-)
-_TFDS_DATA_DIR = flags.DEFINE_string(
-    "tfds_data_dir",
-    None,
-    "Folder of prepared sets. Default: ~/tensorflow_datasets.",
+    "A prepared set of TensorFlow Datasets instead of files, e.g. conll2003. "
+    "It is looked for in TFDS_DATA_DIR of the environment, or in "
+    "~/tensorflow_datasets.",
 )
 _TOKEN_COLUMN = flags.DEFINE_string(
     "token_column",
@@ -50,8 +46,8 @@ _TOKEN_COLUMN = flags.DEFINE_string(
     "every file, including the test set's. Default: 0; with --tfds_name "
     "tokens.",
 )
-_TAG_COLUMN = flags.DEFINE_string(
-    "tag_column",
+_LABEL_COLUMN = flags.DEFINE_string(
+    "label_column",
     None,
     "The column of tags: its number from 0, or its name in the first line. "
     "Default: -1, the last one; with --tfds_name the one named ner, ner_tags "
@@ -64,7 +60,6 @@ def main(argv):
     config = fine_tuning_flags.make_config()
     builder = fine_tuning_flags.open_data_set(
         _TFDS_NAME.value,
-        _TFDS_DATA_DIR.value,
         data_dir=_DATA_DIR.value,
         train_file=flags.FLAGS.train_file,
         eval_file=flags.FLAGS.eval_file,
@@ -101,7 +96,7 @@ def _read(split, path, builder):
         from bert_tf.tasks.tagging import tfds as tagging_tfds
 
         return tagging_tfds.read(
-            builder, split, _TOKEN_COLUMN.value, _TAG_COLUMN.value, has_tags
+            builder, split, _TOKEN_COLUMN.value, _LABEL_COLUMN.value, has_tags
         )
     if path is None:
         program.require(data_dir=_DATA_DIR.value)
@@ -109,7 +104,7 @@ def _read(split, path, builder):
     return tagging_files.read_columns(
         path,
         tagging_files.parse_column(_TOKEN_COLUMN.value, 0),
-        tagging_files.parse_column(_TAG_COLUMN.value, -1),
+        tagging_files.parse_column(_LABEL_COLUMN.value, -1),
         has_tags,
     )
 

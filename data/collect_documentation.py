@@ -35,12 +35,6 @@ from bert_tf.pretraining.sources.sentences import split_sentences
 
 _OUTPUT_DIR = flags.DEFINE_string("output_dir", None, "Folder for the files.")
 LIBRARIES = ("python", "numpy", "keras", "tensorflow")
-_LIBRARIES = flags.DEFINE_multi_enum(
-    "library",
-    LIBRARIES,
-    LIBRARIES,
-    "Whose docstrings to read; may be given several times.",
-)
 _MAX_EXAMPLES = flags.DEFINE_integer(
     "max_examples_per_library",
     3000,
@@ -183,7 +177,7 @@ def main(_):
     program.require(output_dir=_OUTPUT_DIR.value)
     # Collecting takes seconds, and would be in vain.
     files.make_folder(_OUTPUT_DIR.value)
-    documents, examples = collect(_LIBRARIES.value, _MAX_EXAMPLES.value)
+    documents, examples = collect(LIBRARIES, _MAX_EXAMPLES.value)
     for part in ("train", "dev"):
         write_corpus(f"corpus_{part}.txt", documents[part])
     for part, rows in examples.items():
@@ -194,7 +188,7 @@ def main(_):
         counts = collections.Counter(library for _, library in rows)
         print(
             f"{part}.tsv: {len(rows):,} docstrings: "
-            + ", ".join(f"{name} {counts[name]:,}" for name in _LIBRARIES.value)
+            + ", ".join(f"{name} {counts[name]:,}" for name in LIBRARIES)
         )
 
 

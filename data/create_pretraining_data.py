@@ -34,12 +34,9 @@ _TFDS_NAME = flags.DEFINE_string(
     "tfds_name",
     None,
     "Instead of input_file: a prepared text set of TensorFlow Datasets, e.g. "
-    "wikipedia/20230601.en. Each of its examples is a document of prose.",
-)
-_TFDS_DATA_DIR = flags.DEFINE_string(
-    "tfds_data_dir",
-    None,
-    "Where the set is prepared. Default: ~/tensorflow_datasets.",
+    "wikipedia/20230601.en. Each of its examples is a document of prose. It "
+    "is looked for in TFDS_DATA_DIR of the environment, or in "
+    "~/tensorflow_datasets.",
 )
 _TFDS_SPLIT = flags.DEFINE_string(
     "tfds_split", "train", "The split of the set to read, e.g. train[:10%]."
@@ -204,12 +201,11 @@ def _run_pipeline(source, tokenizer, settings):
 
 def _source():
     if not _TFDS_NAME.value:
-        for flag in (_TFDS_DATA_DIR, _TFDS_SPLIT):
-            if flag.present:
-                raise ValueError(
-                    f"--{flag.name} must come with --tfds_name. "
-                    f"Received: --{flag.name}={flag.value!r}."
-                )
+        if _TFDS_SPLIT.present:
+            raise ValueError(
+                "--tfds_split must come with --tfds_name. "
+                f"Received: --tfds_split={_TFDS_SPLIT.value!r}."
+            )
         field, form = _SETTINGS["text_field"], _SETTINGS["input_format"].value
         if field.present and form != "jsonl":
             raise ValueError(
@@ -217,7 +213,8 @@ def _source():
                 f"--tfds_name. Received: --text_field={field.value!r}, "
                 f"--input_format={form}."
             )
-        program.require(input_file=_INPUT_FILE.value)
+        name = "tfds_name" if form == "tfds" else "input_file"
+        program.require(**{name: flags.FLAGS[name].value})
         return _INPUT_FILE.value
     if _INPUT_FILE.value or _SETTINGS["input_format"].present:
         raise ValueError(
@@ -229,7 +226,6 @@ def _source():
 
     return tfds_text.TfdsText(
         name=_TFDS_NAME.value,
-        data_dir=_TFDS_DATA_DIR.value,
         split=_TFDS_SPLIT.value,
         text_field=_SETTINGS["text_field"].value,
     )

@@ -3,13 +3,13 @@ r"""Shows pre-training records: examples as tables, totals, checked rules.
     python -m bert_tf.data.inspect_records \
         --input_file='/data/wiki.tfrecord-*' --vocab_file=vocab.txt
 
-A packed row is shown as one example with numbered sequences. With
---html=page.html it also writes the playground: a page on which you browse a
-sample of all records, change the masking rate, see token, segment and position
-added up, and guess the label. The exit code is 1 if an example breaks a rule.
-Records of google-research/bert's program can be inspected as well. If our
-manifest is beside the records, the vocabulary and the number of predictions
-are also checked.
+The first two examples are shown; a packed row is one example with numbered
+sequences. With --output_file=page.html it also writes the playground: a page on
+which you browse a sample of all records, change the masking rate, see token,
+segment and position added up, and guess the label. The exit code is 1 if an
+example breaks a rule. Records of google-research/bert's program can be
+inspected as well. If our manifest is beside the records, the vocabulary and the
+number of predictions are also checked.
 """
 
 from absl import flags
@@ -31,35 +31,22 @@ _VOCAB_FILE = flags.DEFINE_string(
     "File of the vocabulary that the records were made with; or a folder with "
     "the files of their tokenizer.",
 )
-_NUM_EXAMPLES = flags.DEFINE_integer(
-    "num_examples", 2, "How many examples to show.", lower_bound=0
+_OUTPUT_FILE = flags.DEFINE_string(
+    "output_file", None, "Write a page to browse records and play with masks."
 )
-_HTML = flags.DEFINE_string(
-    "html", None, "Write a page to browse records and play with masks."
-)
-_HTML_RECORDS = flags.DEFINE_integer(
-    "html_records",
-    build_page.NUM_RECORDS,
-    "Most records of the page, a sample over all files.",
-    lower_bound=1,
-    upper_bound=2000,
-)
+# How many examples are shown.
+_NUM_EXAMPLES = 2
 
 
 def main(argv):
     del argv
     program.require(input_file=_INPUT_FILE.value, vocab_file=_VOCAB_FILE.value)
-    if _HTML_RECORDS.present and not _HTML.value:
-        raise ValueError(
-            "--html_records must come with --html. "
-            f"Received: --html_records={_HTML_RECORDS.value}."
-        )
     vocabulary = _read_vocabulary(_VOCAB_FILE.value)
-    page_data = _page_data(vocabulary) if _HTML.value else None
-    paths = manifests.find_records(_INPUT_FILE.value, "input_file")
+    page_data = _page_data(vocabulary) if _OUTPUT_FILE.value else None
+    records = manifests.find_records(_INPUT_FILE.value, "input_file")
     if page_data is not None:
-        read = [*paths, _VOCAB_FILE.value]
-        atomic.check_is_no_input("html", [_HTML.value], read)
+        read = [*records.paths, _VOCAB_FILE.value]
+        atomic.check_is_no_input("output_file", [_OUTPUT_FILE.value], read)
 
     from bert_tf.pretraining import record_set
     from bert_tf.pretraining.records import inspection
@@ -69,7 +56,7 @@ def main(argv):
 
     def look(examples, manifest):
         nonlocal num_shown
-        num_left = _NUM_EXAMPLES.value - num_shown
+        num_left = _NUM_EXAMPLES - num_shown
         for row in range(min(num_left, len(examples[features.INPUT_IDS]))):
             meanings = inspection.label_meanings(manifest)
             print(f"Example {num_shown}")
@@ -79,7 +66,7 @@ def main(argv):
         if page_data is not None:
             page_data.add(examples)
 
-    found = survey.make(paths, vocabulary, look)
+    found = survey.make(records, vocabulary, look)
     for name, value in found.rows(vocabulary.special):
         print(f"{name:20}{value:>12}")
     unknown, tokens = found.totals["unknown"], found.totals["tokens"]
@@ -87,7 +74,7 @@ def main(argv):
         print(f"Warning: {warning}")
     if page_data is not None:
         page = build_page.build(page_data.data(found), title=_INPUT_FILE.value)
-        atomic.write_text(_HTML.value, page)
+        atomic.write_text(_OUTPUT_FILE.value, page)
     print()
     for rule, num_broken in found.broken.items():
         verdict = f"broken by {num_broken:,}" if num_broken else "holds"
@@ -119,7 +106,7 @@ def _page_data(vocabulary):
     # A folder has a setting for the case. With a file, its entries decide.
     case = None if files.is_folder(path) else not vocabulary.is_cased
     tokenizer = tokenizer_files.from_vocabulary_file(path, case)
-    return RecordData(tokenizer, _HTML_RECORDS.value)
+    return RecordData(tokenizer, build_page.NUM_RECORDS)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ r"""Checks an exported SavedModel, or prints its answers.
 
 loads the newest version in a new process that imports only tensorflow and
 tensorflow_text, and compares its answers to hard texts, and to those of
---check_file, with the trained model's. If --check_file has labels, the scores
+--eval_file, with the trained model's. If --eval_file has labels, the scores
 are compared too. The check fails if a signature or an output is missing, or if
 a difference exceeds 1e-5, and then names weights of the model folder that are
 not those exported. An export with --precision=bfloat16 fails above 0.1, or if
@@ -43,11 +43,10 @@ _PYTHON = flags.DEFINE_string(
 _OPTIONS = program.define_flags(
     ExportOptions,
     only=(
-        "check_file",
+        "eval_file",
         "label_column",
         "token_column",
         "max_accuracy_loss",
-        "timeout_seconds",
     ),
 )
 
@@ -60,8 +59,8 @@ def main(_):
     ExportOptions(**given)
     if not _MODEL_DIR.value and not _TEXT.value:
         raise ValueError("--model_dir or --text must be given.")
-    if given["check_file"] and not _MODEL_DIR.value:
-        raise ValueError("--check_file needs --model_dir to compare with.")
+    if given["eval_file"] and not _MODEL_DIR.value:
+        raise ValueError("--eval_file needs --model_dir to compare with.")
 
     from bert_tf.serving import saved_model
     from bert_tf.serving.kinds import opening

@@ -1,7 +1,7 @@
 r"""Converts a checkpoint between Google's, Hugging Face's and our format.
 
     bert_tf convert \
-        --input=uncased_L-12_H-768_A-12 --output=/models/base --format=bert_tf
+        --init_checkpoint=uncased_L-12_H-768_A-12 --output_dir=/models/base
 
 The input is a Google release (a folder, or the prefix of a checkpoint), a
 Hugging Face folder, or one of ours; its contents tell which. Every value is
@@ -22,9 +22,11 @@ from bert_tf import config
 from bert_tf import program
 from bert_tf.checkpoints import containers
 
-_INPUT = flags.DEFINE_string("input", None, "The checkpoint to convert.")
-_OUTPUT = flags.DEFINE_string(
-    "output", None, "The folder to write; it must be empty or not exist."
+_INIT_CHECKPOINT = flags.DEFINE_string(
+    "init_checkpoint", None, "The checkpoint to convert."
+)
+_OUTPUT_DIR = flags.DEFINE_string(
+    "output_dir", None, "The folder to write; it must be empty or not exist."
 )
 _FORMAT = flags.DEFINE_enum(
     "format", containers.BERT_TF, containers.FORMATS, "The format to write."
@@ -61,14 +63,16 @@ def main(_):
     program.end_at_sigterm()
     # The coverage report would be logged too; it is printed.
     logging.set_verbosity(logging.WARNING)
-    program.require(input=_INPUT.value, output=_OUTPUT.value)
+    program.require(
+        init_checkpoint=_INIT_CHECKPOINT.value, output_dir=_OUTPUT_DIR.value
+    )
 
     from bert_tf import checkpoints
 
     print(
         checkpoints.convert(
-            _INPUT.value,
-            _OUTPUT.value,
+            _INIT_CHECKPOINT.value,
+            _OUTPUT_DIR.value,
             _FORMAT.value,
             allow_partial=_ALLOW_PARTIAL.value,
             max_position_embeddings=_MAX_POSITION_EMBEDDINGS.value,

@@ -249,8 +249,8 @@ SHELL = """# A comment
 cd a
 
 for x in a b; do
-    bert_tf convert --input=$x,y \\
-        --output=b > c
+    bert_tf convert --init_checkpoint=$x,y \\
+        --output_dir=b > c
 done
 X=1 bert_tf predict --text='a
 b' | head
@@ -268,6 +268,11 @@ def test_lines_go_on_and_loops_are_whole():
     assert [step.is_for_a_shell for step in found] == [False, True, True]
     assert [step.programs for step in found] == [
         [],
-        [("bert_tf.export.convert_checkpoint", ["--input=$x,y", "--output=b"])],
+        [
+            (
+                "bert_tf.export.convert_checkpoint",
+                ["--init_checkpoint=$x,y", "--output_dir=b"],
+            )
+        ],
         [("bert_tf.run_predict", ["--text=a\nb"])],
     ]

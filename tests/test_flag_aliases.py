@@ -12,7 +12,7 @@ from bert_tf import flag_aliases
         ("--loss", {"loss_name"}, "--loss_name"),
         ("-test_file=a=b", {"predict_file"}, "--predict_file=a=b"),
         # The program's own.
-        ("--input_file=a", {"input_file", "check_file"}, None),
+        ("--input_file=a", {"input_file", "eval_file"}, None),
         ("--loss=triplet", {"losses"}, None),
         ("loss", {"loss_name"}, None),
     ],

@@ -89,12 +89,13 @@ def test_a_wide_glob_finds_records_alone(tmp_path):
     for name in ("wiki.tfrecord-00000-of-00001", "b"):
         (tmp_path / name).write_bytes(b"")
         manifests.write(make_manifest(), tmp_path / f"manifest-{name}.json")
-    assert manifests.find_records(f"{tmp_path}/*", "input_file") == [
+    found = manifests.find_records(f"{tmp_path}/*", "input_file")
+    assert found.paths == [
         f"{tmp_path}/b",
         f"{tmp_path}/wiki.tfrecord-00000-of-00001",
     ]
-    with pytest.raises(ValueError, match="eval_input_file.*manifests only"):
-        manifests.find_records(f"{tmp_path}/manifest*", "eval_input_file")
+    with pytest.raises(ValueError, match="eval_file.*manifests only"):
+        manifests.find_records(f"{tmp_path}/manifest*", "eval_file")
 
 
 def write_set(folder, sizes, **counts):
@@ -113,27 +114,28 @@ def write_set(folder, sizes, **counts):
 def test_a_missing_file_of_a_set_is_named(tmp_path):
     paths = write_set(tmp_path, {f"x-{i}-of-4": 7 for i in range(4)})
     whole = f"{tmp_path}/x-*"
-    assert manifests.find_records(whole, "input_file") == paths
+    assert manifests.find_records(whole, "input_file").paths == paths
     for path in paths[1:3]:
         pathlib.Path(path).unlink()
     message = "x-1-of-4 is missing, .*: 2 of the 4 files of the set that match"
-    with pytest.raises(ValueError, match=f"{message} eval_input_file='.*x-"):
-        manifests.find_records(whole, "eval_input_file")
+    with pytest.raises(ValueError, match=f"{message} eval_file='.*x-"):
+        manifests.find_records(whole, "eval_file")
     # Who names files, or a narrower glob, wants no others.
     for patterns in (f"{paths[0]},{paths[3]}", f"{tmp_path}/x-[03]-*"):
         found = manifests.find_records(patterns, "input_file")
-        assert found == [paths[0], paths[3]]
+        assert found.paths == [paths[0], paths[3]]
     # Nor does a glob for another set of the folder.
     write_set(tmp_path, {"y-0": 7})
     patterns = f"{paths[0]},{tmp_path}/y-*"
-    assert len(manifests.find_records(patterns, "input_file")) == 2
+    found = manifests.find_records(patterns, "input_file")
+    assert len(found.paths) == 2
 
 
 def test_a_missing_file_without_records_is_no_loss(tmp_path):
     paths = write_set(tmp_path, {"x-0": 7, "x-1": 0})
     pathlib.Path(paths[1]).unlink()
     found = manifests.find_records(f"{tmp_path}/x-*", "input_file")
-    assert found == paths[:1]
+    assert found.paths == paths[:1]
 
 
 def test_a_part_of_a_set_is_told(tmp_path, caplog):
@@ -154,7 +156,7 @@ def test_a_part_of_a_set_is_told(tmp_path, caplog):
 def test_a_file_that_is_named_twice_is_there_twice(tmp_path):
     (path,) = write_set(tmp_path, {"x": 7})
     found = manifests.find_records(f"{path},{tmp_path}/x*", "input_file")
-    assert found == [path, path]
+    assert found.paths == [path, path]
 
 
 def test_a_newer_manifest_of_the_same_file_is_preferred(tmp_path):

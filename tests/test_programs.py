@@ -22,9 +22,9 @@ NAMES = [path.stem for path in PROGRAMS]
 # Of a program: what it answers, and the flags, one of them out of its range.
 REFUSALS = {
     "check_saved_model": (
-        "--timeout_seconds=0",
+        "--max_accuracy_loss must be from 0 to 1",
         "--export_dir=a",
-        "--timeout_seconds=0",
+        "--max_accuracy_loss=2",
     ),
     "collect_documentation": (
         "--max_examples_per_library=1",
@@ -33,8 +33,8 @@ REFUSALS = {
     ),
     "convert_checkpoint": (
         "value should be one of <google|hugging_face|bert_tf>",
-        "--input=a",
-        "--output=b",
+        "--init_checkpoint=a",
+        "--output_dir=b",
         "--format=onnx",
     ),
     "create_pretraining_data": (
@@ -58,8 +58,8 @@ REFUSALS = {
         "--layers=x",
     ),
     "inspect_records": (
-        "--num_examples=-1",
-        "--num_examples=-1",
+        "--vocab_file must be given.",
+        "--input_file=no/where",
     ),
     "learn_vocabulary": (
         "no/where",
@@ -117,7 +117,7 @@ REFUSALS = {
         "--matryoshka_sizes=8,a",
     ),
     "run_search": (
-        "--range_min must be below --range_max. Received: ",
+        "--range_min must be from 0 to 99. Received: ",
         "--model_dir=a",
         "--work_dir=b",
         "--squad_files=c",
@@ -164,7 +164,8 @@ def answers():
         if path.stem in REFUSALS:
             _, *flags = REFUSALS[path.stem]
             commands[path.stem, "refused"] = command_of(path, *flags)
-        if "fine_tuning_flags.make_config" in path.read_text("utf-8"):
+        source = path.read_text("utf-8")
+        if "make_config" in source or "check_may_be_written_into" in source:
             commands[path.stem, "in the way"] = command_of(
                 path,
                 f"--output_dir={__file__}",

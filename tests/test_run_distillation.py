@@ -213,15 +213,6 @@ REFUSED = {
         {"data_dir": "a", "losses": "masked_lm"},
         "must be different names from soft_targets, labels, cosine",
     ),
-    "precision of no teacher": (
-        {
-            "input_file": "a",
-            "losses": "masked_lm",
-            "teacher_precision": "bfloat16",
-        },
-        "--teacher_precision must not be given with --losses=masked_lm, which "
-        "do not use the teacher.",
-    ),
     "not training": (
         {"data_dir": "a", "do_train": "false"},
         "--do_train must be true",

@@ -100,7 +100,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             save_checkpoints_steps=1,
             attention_chunk=128,
             keep_best=True,
-            eval_input_file=f"{folder}/*.tfrecord",
+            eval_file=f"{folder}/*.tfrecord",
         ),
     )
     assert "Resuming from step 2" in second.stderr
@@ -267,8 +267,8 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
             "--keep_best needs --do_train and --do_eval.",
         ),
         (
-            {"do_train": True, "eval_input_file": "a.tfrecord"},
-            "--eval_input_file must be given with --do_eval.",
+            {"do_train": True, "eval_file": "a.tfrecord"},
+            "--eval_file must be given with --do_eval.",
         ),
         (
             {"do_train": True, "attention_chunk": 64},

@@ -52,7 +52,6 @@ def test_vectors_are_tuned_scored_and_resumed(tmp_path, run_program):
         "--iterations_per_loop=1",
         "--query_prompt=a ",
         "--head=dense",
-        "--dense_size=6",
     )
     done = run_program(
         PROGRAM,
@@ -78,11 +77,11 @@ def test_vectors_are_tuned_scored_and_resumed(tmp_path, run_program):
     told = sentence_folder.read(output)
     assert (told.pooling, told.is_normalized) == ("mean", True)
     assert told.prompts == {"query": "a ", "document": ""}
-    assert told.dense[0].kernel.shape == (8, 6)
+    assert told.dense[0].kernel.shape == (8, 8)
 
     # The same folder from Python, head and all.
     tuned = tuning.run(
-        RetrievalTask(head="dense", dense_size=6, query_prompt="a "),
+        RetrievalTask(head="dense", query_prompt="a "),
         start=output,
         output_dir=tmp_path / "again",
         test={"sentence1": ["a b", "c"], "sentence2": ["a b", "f g"]},
@@ -274,11 +273,6 @@ def test_bad_flags_are_told_at_once(tmp_path, run_program):
     for flag, message in (
         ("--scale=20", "one.tsv: there must be two columns of texts"),
         ("--margin=1", "--margin must be given with --loss_name=triplet"),
-        (
-            "--loss_name=cosent --symmetric",
-            "--symmetric must be given with --loss_name=multiple_negatives",
-        ),
-        ("--metric=MAP", "--metric must be given with --do_eval"),
         (
             f"--label_column=scroe --do_eval --eval_file={path}",
             "--label_column must be given with --do_train and --loss_name=",

@@ -118,7 +118,7 @@ def test_words_are_tagged_scored_and_tagged_again(tmp_path, flags, run_program):
         PROGRAM,
         "--do_eval",
         "--do_predict",
-        "--tag_column=ner",
+        "--label_column=ner",
         f"--eval_file={tmp_path / 'dev.named'}",
         f"--predict_file={tmp_path / 'test.named'}",
         *flags[2:],

@@ -7,13 +7,15 @@ from typing import Any
 import tensorflow_datasets as tfds
 
 
-def open_builder(name: str, data_dir: str | None) -> tfds.core.DatasetBuilder:
+def open_builder(
+    name: str, data_dir: str | None = None
+) -> tfds.core.DatasetBuilder:
     """Returns the builder of a prepared data set.
 
     Args:
         name: E.g. "glue/mrpc".
-        data_dir: Folder of prepared data sets, or None for
-            ~/tensorflow_datasets.
+        data_dir: Folder of prepared data sets; None for the variable
+            TFDS_DATA_DIR, or ~/tensorflow_datasets.
 
     Raises:
         ValueError: If there is no such data set, or it is not prepared there.

@@ -93,8 +93,7 @@ def pretraining_records(
         ValueError: If there are no files, they are of different kinds, or
             they do not suit the model.
     """
-    paths = manifest_lib.find_records(patterns, flag)
-    paths, manifests = manifest_lib.find_filled(paths)
+    paths, manifests = manifest_lib.find_records(patterns, flag).filled()
     kind = _LENGTHS | _common_kind(paths, manifests)
     length = max_seq_length or kind["max_seq_length"]
     num_predictions = max_predictions_per_seq or kind["max_predictions_per_seq"]

@@ -157,19 +157,18 @@ class RecordSource:
         num_shares = self.num_shares or num_hosts
         if num_shares > 1 and num_shares % num_hosts:
             raise ValueError(
-                "`input_shares` must be 1 or a multiple of the number of "
-                f"hosts. Received: input_shares={num_shares}, {num_hosts} "
+                "`num_shares` must be 1 or a multiple of the number of "
+                f"hosts. Received: num_shares={num_shares}, {num_hosts} "
                 "hosts."
             )
         if num_shares > len(self.paths):
             raise ValueError(
                 "There must be at least as many record files as there are "
-                "hosts, or `input_shares`. Received: "
+                "hosts. Received: "
                 f"{messages.counted(len(self.paths), 'file', 'files')} for "
                 f"{num_shares}. Make more "
-                "files (create_pretraining_data "
-                f"--output_file=records@{num_shares}), or let every host read "
-                "all of them (--input_shares=1)."
+                "files: create_pretraining_data "
+                f"--output_file=records@{num_shares}."
             )
         if batch_size % num_shares:
             raise ValueError(

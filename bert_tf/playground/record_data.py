@@ -6,7 +6,6 @@ and the vocabulary and the rules that masks are drawn by.
 
 import collections
 import heapq
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf import manifest as manifests
+from bert_tf.manifest import Records
 from bert_tf.philox import philox
 from bert_tf.playground import build_page
 from bert_tf.pretraining.records import inspection
@@ -135,11 +135,11 @@ class RecordData:
         }
 
 
-def read(paths: Sequence[str], tokenizer: Spec) -> dict[str, Any]:
+def read(records: Records, tokenizer: Spec) -> dict[str, Any]:
     """Returns the data for `build_page.build` from record files.
 
     Args:
-        paths: TFRecord files.
+        records: TFRecord files.
         tokenizer: The `Spec` of the records' tokenizer.
 
     Raises:
@@ -147,7 +147,7 @@ def read(paths: Sequence[str], tokenizer: Spec) -> dict[str, Any]:
     """
     data = RecordData(tokenizer, build_page.NUM_RECORDS)
     found = survey.make(
-        paths, tokenizer.vocabulary, lambda examples, _: data.add(examples)
+        records, tokenizer.vocabulary, lambda examples, _: data.add(examples)
     )
     return data.data(found)
 

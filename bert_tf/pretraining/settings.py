@@ -21,22 +21,31 @@ class Settings:
     """
 
     max_seq_length: int = described.option(
-        128, "Tokens of an example, including special ones."
+        128,
+        "Tokens of an example, including special ones.",
+        # [CLS] A [SEP] B [SEP], with a token in each segment. `Plan` checks the
+        # longer templates.
+        described.Range("at least 5", lambda value: value >= 5),
     )
     max_predictions_per_seq: int = described.option(
         20, "Most masked tokens of an example, or of a row of several."
     )
-    random_seed: int = described.option(12345, "Seed of all random choices.")
+    random_seed: int = described.option(
+        12345, "Seed of all random choices.", described.SEED
+    )
     dupe_factor: int = described.option(
         None,
         "Passes over the text, each paired and masked anew. Default: 10, and 1 "
         "with --masking=dynamic, whose readers choose new masks themselves.",
+        described.POSITIVE,
     )
     masked_lm_prob: float = described.option(
         0.15, "Share of an example's tokens that is masked."
     )
     short_seq_prob: float = described.option(
-        0.1, "Share of documents that are cut into shorter pairs."
+        0.1,
+        "Share of documents that are cut into shorter pairs.",
+        described.Range("in [0, 1]", lambda value: 0 <= value <= 1),
     )
     do_whole_word_mask: bool = described.option(
         False, "Mask all pieces of a word together."
@@ -45,8 +54,9 @@ class Settings:
         "sentences",
         "sentences: one a line, a blank line between documents. text: a "
         "paragraph a line, a blank line between documents. jsonl: an object a "
-        "line. wikiextractor: the output of WikiExtractor.",
-        choices=text_files.FORMATS,
+        "line. wikiextractor: the output of WikiExtractor. tfds: what "
+        "--tfds_name names.",
+        choices=(*text_files.FORMATS, "tfds"),
     )
     text_field: str = described.option(
         "text",
@@ -85,36 +95,14 @@ class Settings:
         "Most examples in a record. From 2 on, short examples share a row of "
         "max_seq_length tokens, with separate attention and positions, as long "
         "as their masks fit into max_predictions_per_seq.",
+        described.POSITIVE,
     )
 
     def __post_init__(self):
         if self.dupe_factor is None:
             passes = 10 if self.masking_mode == "static" else 1
             object.__setattr__(self, "dupe_factor", passes)
-        checks = {
-            # [CLS] A [SEP] B [SEP], with a token in each segment. `Plan`
-            # checks the longer templates.
-            "max_seq_length": (self.max_seq_length >= 5, "at least 5"),
-            "short_seq_prob": (0 <= self.short_seq_prob <= 1, "in [0, 1]"),
-            "dupe_factor": (self.dupe_factor >= 1, "positive"),
-            "random_seed": (0 <= self.random_seed < 2**32, "in [0, 2**32)"),
-            "max_sequences_per_row": (
-                self.max_sequences_per_row >= 1,
-                "positive",
-            ),
-        }
-        for field in dataclasses.fields(self):
-            if known := field.metadata["choices"]:
-                # Not a value of the flag: it is set by --tfds_name.
-                known += ("tfds",) if field.name == "input_format" else ()
-                is_known = getattr(self, field.name) in known
-                checks[field.name] = is_known, f"one of {', '.join(known)}"
-        for name, (is_valid, expected) in checks.items():
-            if not is_valid:
-                raise ValueError(
-                    f"`{name}` must be {expected}. "
-                    f"Received: {name}={getattr(self, name)!r}."
-                )
+        described.check(self)
         # `Rules` checks its own fields.
         _ = self.masking
 

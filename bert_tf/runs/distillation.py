@@ -42,8 +42,6 @@ class Teaching:
         lesson: The `Lesson`; the two models fill in what it leaves open.
         student_layers: The layers of the teacher that a new student begins
             with, counted from 0; None for none.
-        teacher_precision: "float32" or "bfloat16", the precision in which the
-            teacher computes; None for the student's.
 
     Raises:
         ValueError: If the lesson does not suit these two models.
@@ -53,7 +51,6 @@ class Teaching:
     student: StartingPoint
     lesson: Lesson
     student_layers: tuple[int, ...] | None = None
-    teacher_precision: str | None = None
 
     def __post_init__(self):
         lesson = self.lesson.for_models(
@@ -103,14 +100,6 @@ class Teaching:
                 f"{', '.join(lesson_lib.OF_HEADS)}, which need the activations "
                 "that it drops."
             )
-
-    def teacher_policy(self, policy: str) -> str:
-        """Returns the teacher's dtype policy, given the student's."""
-        if self.teacher_precision is None:
-            return policy
-        if self.teacher_precision == "float32":
-            return "float32"
-        return f"mixed_{self.teacher_precision}"
 
     def begin(self, teacher: keras.Model, student: keras.Model) -> None:
         """Copies the teacher's layers to a new student, if that is wanted."""
@@ -328,9 +317,7 @@ def on_records(teaching: Teaching) -> pretraining_run.Maker:
             for is_pretrainer in (has_words and predicts_words, has_words)
         )
         student = student_class(start.config, **model_options(options, policy))
-        teacher = teacher_class(
-            teaching.teacher.config, dtype=teaching.teacher_policy(policy)
-        )
+        teacher = teacher_class(teaching.teacher.config, dtype=policy)
         loading.load_weights(path, teacher, new_parts=new_parts)
         begin = functools.partial(teaching.begin, teacher, student)
         return Pretraining(

@@ -227,10 +227,9 @@ def _replaced_tokens(options, start, policy):
         num_words=len(start.tokenizer.vocabulary),
         **model_options(options, policy),
     )
-    weight = options.objective.discriminator_weight or _DISCRIMINATOR_WEIGHT
     return Pretraining(
         model=model,
-        objective=replaced_tokens(weight),
+        objective=replaced_tokens(_DISCRIMINATOR_WEIGHT),
         # The discriminator is written last: readers look for it.
         saved={GENERATOR_FOLDER: model.generator, "": model.discriminator},
         description={
@@ -240,7 +239,7 @@ def _replaced_tokens(options, start, policy):
         settings={
             "objective": REPLACED_TOKENS,
             "generator_size": generator.hidden_size / config.hidden_size,
-            "discriminator_weight": weight,
+            "discriminator_weight": _DISCRIMINATOR_WEIGHT,
         },
         flops_per_example=lambda length, num_predictions: (
             health.flops_per_example(generator, length, num_predictions)

@@ -114,7 +114,7 @@ class InputOptions:
         "Record files: globs, comma-separated. With --phases, the globs of "
         "each phase, with a semicolon between two phases.",
     )
-    eval_input_file: str | None = described.option(
+    eval_file: str | None = described.option(
         None,
         "With --do_eval: record files to evaluate on, as for --input_file. "
         "Default: those of the training, or of its last phase.",
@@ -151,14 +151,6 @@ class InputOptions:
     )
     max_eval_steps: int = described.option(
         100, "Most batches to evaluate.", described.POSITIVE
-    )
-    input_shares: int | None = described.option(
-        None,
-        "Number of parts of a batch, each with its own share of the records, "
-        "so that a host reads only its own. The same number gives the same "
-        "batches on one host and on several. 1: each host reads all records. "
-        "Default: the number of hosts.",
-        described.POSITIVE,
     )
     tf_data_service: Sequence[str] = described.option(
         (),
@@ -242,12 +234,6 @@ class ObjectiveOptions:
         "has as many layers. Default: the checkpoint's, or 0.25.",
         described.LAYER_SHARE,
     )
-    discriminator_weight: float | None = described.option(
-        None,
-        "Weight of the loss of ELECTRA's discriminator beside the "
-        "generator's. Default: 50.",
-        described.POSITIVE,
-    )
     span_boundary_objective: bool = described.option(
         False,
         "Predict tokens of masked spans also from the two tokens around the "
@@ -259,13 +245,12 @@ class ObjectiveOptions:
     def __post_init__(self):
         described.check(self)
         electra = f"--objective={REPLACED_TOKENS}"
-        for name in ("generator_size", "discriminator_weight"):
-            value = getattr(self, name)
-            if value is not None and not self.replaces_tokens:
-                raise ValueError(
-                    f"--{name} needs {electra}. Received: --{name}={value} "
-                    f"--objective={self.objective}."
-                )
+        if self.generator_size is not None and not self.replaces_tokens:
+            raise ValueError(
+                f"--generator_size needs {electra}. Received: "
+                f"--generator_size={self.generator_size} "
+                f"--objective={self.objective}."
+            )
         if self.replaces_tokens and self.span_boundary_objective:
             raise ValueError(
                 f"--span_boundary_objective must not come with {electra}: it "
@@ -453,8 +438,8 @@ class PretrainingOptions(MemoryOptions):
             )
         if self.keep_best and not (self.do_train and self.do_eval):
             raise ValueError("--keep_best needs --do_train and --do_eval.")
-        if self.input.eval_input_file and not self.do_eval:
-            raise ValueError("--eval_input_file must be given with --do_eval.")
+        if self.input.eval_file and not self.do_eval:
+            raise ValueError("--eval_file must be given with --do_eval.")
         first, _ = self.loop.profiled_steps
         if self.do_train and first >= self.input.num_steps:
             raise ValueError(

@@ -148,7 +148,6 @@ def _find_records(options, start, teacher_positions):
             max_seq_length=max_seq_length,
             max_predictions_per_seq=inputs.max_predictions_per_seq,
             seed=options.loop.random_seed,
-            num_shares=inputs.input_shares,
             services=tuple(inputs.tf_data_service),
             draws_replacements=options.objective.replaces_tokens,
             teacher_positions=teacher_positions,
@@ -159,19 +158,19 @@ def _find_records(options, start, teacher_positions):
         find(phase.max_seq_length, phase.input_file)
         for phase in inputs.training_phases
     ]
-    if inputs.eval_input_file is None:
+    if inputs.eval_file is None:
         return sources, sources[-1]
     return sources, find(
         inputs.training_phases[-1].max_seq_length,
-        inputs.eval_input_file,
-        "eval_input_file",
+        inputs.eval_file,
+        "eval_file",
     )
 
 
 def _name_dataset(options, start, sources, eval_source):
     """Returns in words what is evaluated on; warns if the model has seen it."""
     last = options.input.training_phases[-1]
-    patterns = options.input.eval_input_file or last.input_file
+    patterns = options.input.eval_file or last.input_file
     name = ", ".join(map(os.path.basename, patterns.split(",")))
     if not options.do_eval:
         return name
@@ -185,7 +184,7 @@ def _name_dataset(options, start, sources, eval_source):
         return name
     _logger.warning(
         "The evaluation is on records of the training: its results do not "
-        "hold for new text. --eval_input_file names other records."
+        "hold for new text. --eval_file names other records."
     )
     return f"{name}, which the model was trained on"
 
@@ -286,7 +285,7 @@ def _run_settings(options, start, pretraining, sources, eval_source, strategy):
         "train_batch_size": [phase.train_batch_size for phase in planned],
         "phase_ends": ends[:-1],
         "num_train_steps": ends[-1],
-        "input_shares": inputs.input_shares or strategies.num_hosts(strategy),
+        "input_shares": strategies.num_hosts(strategy),
         "mixed_precision": pretraining.model.dtype_policy.name,
         settings.ATTENTION_MASKS: [
             attention_masks(source.shapes[features.INPUT_IDS][0], dropout)

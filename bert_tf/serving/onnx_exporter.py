@@ -59,7 +59,7 @@ _TAKEN = (
     "max_seq_length",
     "text_features",
     "check",
-    "check_file",
+    "eval_file",
     "label_column",
     "token_column",
     "max_accuracy_loss",

@@ -77,12 +77,13 @@ OF_ANSWERS = (
 # Those of `OF_KINDS` that are about strings.
 OF_TEXTS = ("count_tokens", "max_text_bytes", "max_windows")
 
-# Loading a large model, or answering a large batch, takes a tenth of this.
-TIMEOUT_SECONDS = 600
-
 # Names in bert_tf.json before its version 3, which also had the `OF_KINDS` in
 # two dictionaries of their own.
-_FORMER = {"is_frozen": "freeze", "embedding": "pooling"}
+_FORMER = {
+    "is_frozen": "freeze",
+    "embedding": "pooling",
+    "check_file": "eval_file",
+}
 _FORMER_GROUPS = ("settings", "bounds")
 
 # A sequence has at least [CLS], a piece and [SEP].
@@ -92,7 +93,6 @@ _BOUND = described.Range(
     "positive and less than 2^31 - 1", lambda value: 0 < value < 2**31 - 1
 )
 _SHARE = described.Range("from 0 to 1", lambda value: 0 <= value <= 1)
-_SECONDS = described.Range("1 or more", lambda value: value >= 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -234,7 +234,7 @@ class ExportOptions:
         "Load the SavedModel in a process of its own and compare its answers "
         "to hard texts with the trained model's, before it is published.",
     )
-    check_file: str | None = described.option(
+    eval_file: str | None = described.option(
         None,
         "More texts to check on: the development set that the model was tuned "
         "with (dev.tsv, SQuAD's JSON, CoNLL's columns, ...); a .tsv or .csv "
@@ -244,28 +244,21 @@ class ExportOptions:
     )
     label_column: str | None = described.option(
         None,
-        "Name of the column of labels in --check_file, if not the task's own. "
-        "For a tagger, the column of tags by name or number, as in "
-        "--tag_column of run_tagger.",
+        "Name of the column of labels in --eval_file, if not the task's own. "
+        "For a tagger, the column of tags by name or number, as in run_tagger.",
     )
     token_column: str | None = described.option(
         None,
-        "For a tagger: the column of words in --check_file, by its number from "
+        "For a tagger: the column of words in --eval_file, by its number from "
         "0 or its name in the first line. Default: 0.",
     )
     max_accuracy_loss: float | None = described.option(
         None,
-        "By how much the task's score on the labelled texts of --check_file "
+        "By how much the task's score on the labelled texts of --eval_file "
         "may be lower than the trained model's, e.g. 0.01 for a point of "
         "accuracy, F1 or correlation. If it is lower, the check fails, and "
         "nothing is exported.",
         _SHARE,
-    )
-    timeout_seconds: float = described.option(
-        TIMEOUT_SECONDS,
-        "The check's longest wait for the SavedModel to be loaded, and for "
-        "each answer.",
-        _SECONDS,
     )
     warmup_batch_sizes: Sequence[int] = described.option(
         (),
@@ -275,18 +268,16 @@ class ExportOptions:
     )
 
     def __post_init__(self) -> None:
-        if isinstance(self.check_file, os.PathLike):
-            object.__setattr__(self, "check_file", os.fspath(self.check_file))
+        if isinstance(self.eval_file, os.PathLike):
+            object.__setattr__(self, "eval_file", os.fspath(self.eval_file))
         described.check(self)
-        for name in ("check_file", "timeout_seconds"):
-            is_given = getattr(self, name) != getattr(ExportOptions, name)
-            if is_given and not self.check:
-                raise ValueError(f"--{name} must not be given with --nocheck.")
+        if self.eval_file is not None and not self.check:
+            raise ValueError("--eval_file must not be given with --nocheck.")
         for name in ("label_column", "token_column", "max_accuracy_loss"):
             value = getattr(self, name)
-            if value is not None and self.check_file is None:
+            if value is not None and self.eval_file is None:
                 raise ValueError(
-                    f"--{name} must be given with --check_file. "
+                    f"--{name} must be given with --eval_file. "
                     f"Received: --{name}={value}."
                 )
 

@@ -117,7 +117,7 @@ class DistillationRun(tuning_run.Run):
             self._teacher = task_folder.tuned_model(
                 teaching.teacher,
                 self.task,
-                dtype=teaching.teacher_policy(dtype_policy),
+                dtype=dtype_policy,
             )
             self._trained = distiller.Distiller(
                 self.model, self._teacher, teaching.lesson

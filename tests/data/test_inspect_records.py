@@ -27,7 +27,7 @@ def test_broken_records_are_told(tmp_path, run_program):
         f"--input_file={tmp_path}/x.tfrecord",
         # A folder, as those of other tokenizers are.
         f"--vocab_file={tmp_path}",
-        f"--html={tmp_path}/page.html",
+        f"--output_file={tmp_path}/page.html",
         check=False,
     )
     assert process.returncode == 1
@@ -61,24 +61,9 @@ def test_the_page_does_not_take_the_place_of_its_records(tmp_path, run_program):
         "bert_tf.data.inspect_records",
         f"--input_file={path}",
         f"--vocab_file={tmp_path}/vocab.txt",
-        f"--html={path}",
+        f"--output_file={path}",
         check=False,
     )
-    assert f"`html` is also one of the input files: {path}" in process.stderr
+    message = f"`output_file` is also one of the input files: {path}"
+    assert message in process.stderr
     assert path.read_bytes() == b"records"
-
-
-def test_records_of_the_page_are_refused_without_it(tmp_path, run_program):
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
-    process = run_program(
-        "bert_tf.data.inspect_records",
-        f"--input_file={tmp_path}/x.tfrecord",
-        f"--vocab_file={tmp_path}/vocab.txt",
-        "--html_records=5",
-        check=False,
-    )
-    assert process.returncode == 1
-    assert (
-        "--html_records must come with --html. Received: --html_records=5."
-        in process.stderr
-    )

@@ -25,7 +25,7 @@ def test_equal_answers_are_reported_and_texts_answered(run_program, tmp_path):
         PROGRAM,
         f"--export_dir={servable}",
         f"--model_dir={serving_models.model_dir('squad')}",
-        # The former name of --check_file.
+        # The former name of --eval_file.
         f"--input_file={dev}",
         "--text=the fox\tquick the lorem quick",
         "--text=lorem\t",

@@ -16,8 +16,8 @@ def test_there_and_back(tmp_path, run_program):
     peer.write_folder(tmp_path / "a", "BertForPreTraining")
     process = run_program(
         PROGRAM,
-        f"--input={tmp_path}/a",
-        f"--output={tmp_path}/b",
+        f"--init_checkpoint={tmp_path}/a",
+        f"--output_dir={tmp_path}/b",
         "--format=google",
         "--hidden_act=gelu_new",
     )
@@ -34,8 +34,8 @@ def test_there_and_back(tmp_path, run_program):
 
     run_program(
         PROGRAM,
-        f"--input={tmp_path}/b/bert_model.ckpt",
-        f"--output={tmp_path}/c",
+        f"--init_checkpoint={tmp_path}/b/bert_model.ckpt",
+        f"--output_dir={tmp_path}/c",
         "--max_position_embeddings=13",
     )
     config = json.loads((tmp_path / "c/config.json").read_text())
@@ -59,8 +59,8 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, run_program):
     (tmp_path / "a/vocab.txt").write_text("\n".join([*peer.TOKENS, "f"]))
     process = run_program(
         PROGRAM,
-        f"--input={tmp_path}/a",
-        f"--output={tmp_path}/b",
+        f"--init_checkpoint={tmp_path}/a",
+        f"--output_dir={tmp_path}/b",
         check=False,
     )
     assert process.returncode == 1

@@ -28,7 +28,7 @@ def test_exports_a_checked_servable_and_tells_what_it_holds(
         "--normalize",
         "--serving_precision=bfloat16",
         "--max_text_bytes=70",
-        f"--check_file={tmp_path}/dev.txt",
+        f"--eval_file={tmp_path}/dev.txt",
         "--keep_versions=2",
     )
     assert f"Exported {servable}/3" in process.stdout
@@ -74,7 +74,7 @@ def test_exports_a_checked_servable_and_tells_what_it_holds(
         ),
         (
             ["--label_column=a"],
-            "--label_column must be given with --check_file. "
+            "--label_column must be given with --eval_file. "
             "Received: --label_column=a.",
         ),
         (

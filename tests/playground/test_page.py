@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoints
+from bert_tf import manifest as manifests
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.playground import app
 from bert_tf.playground import build_page
@@ -219,7 +220,10 @@ def test_the_tabs_of_records_stand_beside_the_models(tmp_path, run_program):
         "--dupe_factor=2",
     )
     asked = model("pretrainer")
-    records = record_data.read([f"{tmp_path}/text.tfrecord"], asked.tokenizer)
+    records = record_data.read(
+        manifests.find_records(f"{tmp_path}/text.tfrecord", "input_file"),
+        asked.tokenizer,
+    )
     with looking(tmp_path, "pretrainer", records=records) as driver:
         tab = Tab(driver, "fill_mask")
         tab.write(0, "the quick [MASK]")
@@ -254,7 +258,8 @@ def test_records_of_another_vocabulary_are_refused(tmp_path, run_program):
     )
     with pytest.raises(ValueError, match="with another vocabulary: .*vocab"):
         record_data.read(
-            [f"{tmp_path}/text.tfrecord"], model("pretrainer").tokenizer
+            manifests.find_records(f"{tmp_path}/text.tfrecord", "input_file"),
+            model("pretrainer").tokenizer,
         )
 
 

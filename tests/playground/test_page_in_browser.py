@@ -66,8 +66,7 @@ def records(tmp_path, run_program):
             "bert_tf.data.inspect_records",
             f"--input_file={tmp_path}/*.tfrecord",
             f"--vocab_file={tmp_path}/vocab.txt",
-            f"--html={tmp_path}/records.html",
-            "--num_examples=0",
+            f"--output_file={tmp_path}/records.html",
         )
         return (tmp_path / "records.html").read_text("utf-8")
 

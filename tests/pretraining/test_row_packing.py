@@ -243,5 +243,5 @@ def test_rows_without_masks_or_labels(tmp_path, tokenizer, changes, missing):
 
 
 def test_one_sequence_a_row_at_least():
-    with pytest.raises(ValueError, match="`max_sequences_per_row` must be"):
+    with pytest.raises(ValueError, match="--max_sequences_per_row must be"):
         settings(max_sequences_per_row=0)

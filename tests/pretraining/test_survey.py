@@ -61,8 +61,14 @@ def write(tmp_path):
     return write_record
 
 
+def records_of(paths):
+    return manifests.Records(paths, manifests.find(paths))
+
+
 def make(*paths):
-    return survey.make(paths, VOCABULARY, lambda examples, manifest: None)
+    return survey.make(
+        records_of(paths), VOCABULARY, lambda examples, manifest: None
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +104,7 @@ def test_records_that_nobody_tells_of_have_googles_labels(write):
 
 def test_only_one_set_has_a_seed_to_be_found(write):
     def data(*paths):
-        return record_data.read(paths, WordpieceSpec(VOCABULARY))
+        return record_data.read(records_of(paths), WordpieceSpec(VOCABULARY))
 
     one, same, other = write("a"), write("b"), write("c", random_seed=4)
     told = data(one, same)
@@ -115,7 +121,7 @@ def test_totals_count_labels_that_say_something(write):
     paths = [write(name, label=label) for name, label in zip("abc", (7, 9, 1))]
     rows = dict(make(*paths).rows(VOCABULARY.special))
     assert rows["swapped"] == "33.3%"
-    data = record_data.read(paths, WordpieceSpec(VOCABULARY))
+    data = record_data.read(records_of(paths), WordpieceSpec(VOCABULARY))
     assert data["counts"]["label"] == [(1, 1), (7, 1), (9, 1)]
     assert [record["sequences"][0]["label"] for record in data["records"]] == (
         [7, 9, 1]

@@ -97,7 +97,7 @@ def test_student_is_an_ordinary_folder_and_resumes_to_the_bit(
     folder, tmp_path, caplog
 ):
     caplog.set_level(logging.INFO, logger="bert_tf")
-    teaching = make_teaching(folder, teacher_precision="bfloat16")
+    teaching = make_teaching(folder)
     _, weights = run(folder, tmp_path / "a", teaching)
     assert "begins with the teacher's layers 1." in caplog.text
     assert "new weights" not in caplog.text

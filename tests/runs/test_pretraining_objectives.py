@@ -190,23 +190,9 @@ ELECTRA = {"objective": "replaced_tokens"}
             "--generator_size=0.5 --objective=masked_tokens.",
         ),
         (
-            {"discriminator_weight": 9.0},
-            "--discriminator_weight needs --objective=replaced_tokens.",
-        ),
-        (
             ELECTRA | {"generator_size": 1.5},
             "--generator_size must be above 0, and at most 1. Received: "
             "--generator_size=1.5.",
-        ),
-        (
-            ELECTRA | {"discriminator_weight": 0.0},
-            "--discriminator_weight must be positive. Received: "
-            "--discriminator_weight=0.0.",
-        ),
-        (
-            ELECTRA | {"discriminator_weight": math.inf},
-            "--discriminator_weight must be a finite number. Received: "
-            "--discriminator_weight=inf.",
         ),
         (
             ELECTRA | {"span_boundary_objective": True},

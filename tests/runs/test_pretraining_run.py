@@ -131,12 +131,12 @@ def test_an_evaluation_on_records_of_the_training_says_so(tmp_path, caplog):
         )
 
     told = "a, b, which the model was trained on"
-    given = {"do_eval": True, "eval_input_file": "x/a,b"}
+    given = {"do_eval": True, "eval_file": "x/a,b"}
     assert name(train, do_train=True, do_eval=True) == told
     # One file is enough.
     assert name(dev, do_train=True, **given) == told
     assert len(caplog.messages) == 2
-    assert "--eval_input_file names other records" in caplog.messages[0]
+    assert "--eval_file names other records" in caplog.messages[0]
     assert name(other, do_train=True, **given) == "a, b"
     # Later, by what the run was begun with.
     records = [pretraining_run._identity(train)]

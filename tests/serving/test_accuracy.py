@@ -232,7 +232,7 @@ def test_glues_test_sets_are_texts_to_compare(tmp_path, task, header):
 
 def with_dev_set(path, **options):
     return Classification.resolve(
-        ExportOptions(check_file=path, **options), serving_models.PAIR_TASK
+        ExportOptions(eval_file=path, **options), serving_models.PAIR_TASK
     )
 
 
@@ -257,7 +257,7 @@ def test_a_file_without_labels_has_no_score(tmp_path):
 def test_what_is_odd_about_the_rows_is_told_once(tmp_path, caplog):
     path = tmp_path / "dev.tsv"
     path.write_text('class\tsentence 1\tlabel\n"a"\tb\tja\nc\td\tnein\n')
-    servable = serving_models.servable("pair", check_file=str(path))
+    servable = serving_models.servable("pair", eval_file=str(path))
     with caplog.at_level("INFO", logger="absl"):
         servable.check_texts()
         dev_set = accuracy.read_dev_set(servable)
@@ -268,12 +268,12 @@ def test_what_is_odd_about_the_rows_is_told_once(tmp_path, caplog):
 @pytest.mark.parametrize(
     "values, message",
     [
-        ({"max_accuracy_loss": 1.5, "check_file": "a"}, "must be from 0 to 1"),
-        ({"max_accuracy_loss": 0.1}, "must be given with --check_file"),
-        ({"label_column": "y"}, "must be given with --check_file"),
-        ({"token_column": "y"}, "must be given with --check_file"),
+        ({"max_accuracy_loss": 1.5, "eval_file": "a"}, "must be from 0 to 1"),
+        ({"max_accuracy_loss": 0.1}, "must be given with --eval_file"),
+        ({"label_column": "y"}, "must be given with --eval_file"),
+        ({"token_column": "y"}, "must be given with --eval_file"),
         (
-            {"check_file": "a", "check": False},
+            {"eval_file": "a", "check": False},
             "must not be given with --nocheck",
         ),
     ],
@@ -317,7 +317,7 @@ def export_bfloat16(monkeypatch, tmp_path):
         return exporter.export(
             serving_models.model_dir("pair"),
             tmp_path / "name",
-            ExportOptions(precision="bfloat16", check_file=dev, **options),
+            ExportOptions(precision="bfloat16", eval_file=dev, **options),
         )
 
     return export
@@ -383,7 +383,7 @@ def test_a_score_that_is_not_defined_is_null_in_the_settings(tmp_path):
     path = exporter.export(
         serving_models.model_dir("regression"),
         tmp_path / "name",
-        ExportOptions(check_file=table, label_column="label"),
+        ExportOptions(eval_file=table, label_column="label"),
     ).path
     with open(f"{path}/assets.extra/bert_tf.json") as stream:
         stored = json.load(stream, parse_constant=pytest.fail)["accuracy"]
@@ -434,7 +434,7 @@ def test_labels_of_a_named_column_are_read_of_a_float32_export(tmp_path):
         exporter.export(
             serving_models.model_dir("pair"),
             tmp_path / "name",
-            ExportOptions(check_file=dev, label_column="wrong"),
+            ExportOptions(eval_file=dev, label_column="wrong"),
         )
 
 
@@ -456,7 +456,7 @@ def test_8_bits_of_onnx_are_bounded(tmp_path, monkeypatch):
         onnx_exporter.export(
             serving_models.model_dir("pair"),
             export_dir,
-            ExportOptions(check_file=dev, max_accuracy_loss=0.9),
+            ExportOptions(eval_file=dev, max_accuracy_loss=0.9),
         )
     table = str(error.value)
     for line in (

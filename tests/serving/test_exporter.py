@@ -345,32 +345,24 @@ def test_classifier_without_task_is_served_with_its_label_names(tmp_path):
         ({"text_features": "ab"}, "--text_features must be names"),
         ({"max_seq_length": 0}, "--max_seq_length must be 3 or more"),
         ({"keep_versions": 0}, "--keep_versions must be positive"),
-        (
-            {"check": True, "timeout_seconds": 0},
-            "--timeout_seconds must be 1 or more",
-        ),
-        (
-            {"check": False, "timeout_seconds": 5},
-            "--timeout_seconds must not be given with --nocheck",
-        ),
         ({"top_k": 2}, "given with --kind=encoder"),
         *(
             ({name: value}, f"--{name} must be {expected}.*Received: --{name}=")
             for name, value, expected in (
                 ("max_seq_length", "19", "an integer"),
                 ("keep_versions", True, "an integer"),
-                ("timeout_seconds", "5", "a number"),
+                ("max_accuracy_loss", "5", "a number"),
                 ("check", "no", "true or false"),
                 ("freeze", 1, "true or false"),
                 ("kind", ["encoder"], "one of task, encoder"),
-                ("check_file", 3, "a string"),
+                ("eval_file", 3, "a string"),
                 ("text_features", None, "names"),
                 ("warmup_batch_sizes", 8, "integers"),
             )
         ),
         (
-            {"check": True, "timeout_seconds": float("nan")},
-            "--timeout_seconds must be a finite number",
+            {"max_accuracy_loss": float("nan")},
+            "--max_accuracy_loss must be a finite number",
         ),
         *(
             ({"kind": "preprocessor", name: value}, f"--{name} must be .*prep")
@@ -403,7 +395,6 @@ def test_wrong_arguments_of_an_export():
 def test_numbers_of_numpy_are_stored():
     options = ExportOptions(
         keep_versions=np.int64(7),
-        timeout_seconds=np.float32(2.5),
         warmup_batch_sizes=np.array([1, 8]),
         top_k=np.int64(3),
         max_masks=np.int32(2),
@@ -440,8 +431,8 @@ def test_options_that_former_releases_wrote_are_read():
 
 def test_a_path_of_a_check_file_is_stored(tmp_path):
     path = tmp_path / "texts.txt"
-    options = ExportOptions(check_file=path)
-    assert options.check_file == str(path)
+    options = ExportOptions(eval_file=path)
+    assert options.eval_file == str(path)
     values = json.loads(json.dumps(dataclasses.asdict(options)))
     assert ExportOptions.from_dict(values) == options
 

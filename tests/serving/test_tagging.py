@@ -157,7 +157,7 @@ def test_words_and_tags_are_those_of_the_named_columns(
 ):
     path = tmp_path / "dev.tsv"
     path.write_text(content)
-    servable = serving_models.servable("tagger", check_file=path, **columns)
+    servable = serving_models.servable("tagger", eval_file=path, **columns)
     assert servable.read_texts(path) == [(b"the quick",), (b"a",)]
     dev_set = servable.read_dev_set(path, columns["label_column"])
     answers = {
@@ -170,4 +170,4 @@ def test_words_and_tags_are_those_of_the_named_columns(
 
 def test_only_taggers_have_a_column_of_words():
     with pytest.raises(ValueError, match="--token_column must not be given"):
-        serving_models.servable("pair", check_file="a", token_column="1")
+        serving_models.servable("pair", eval_file="a", token_column="1")

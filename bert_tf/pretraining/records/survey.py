@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 from collections.abc import Callable
-from collections.abc import Sequence
 
 from bert_tf import manifest as manifests
 from bert_tf import progress_bar
@@ -71,14 +70,14 @@ class Survey:
 
 
 def make(
-    paths: Sequence[str],
+    records: manifests.Records,
     vocabulary: Vocabulary,
     look: Callable[[dict, manifests.Manifest | None], None],
 ) -> Survey:
     """Returns the `Survey` of record files.
 
     Args:
-        paths: TFRecord files.
+        records: TFRecord files.
         vocabulary: The `Vocabulary` that they were made with.
         look: Called with each batch, as `inspection.read` yields it, and the
             `Manifest` of its file, or None.
@@ -88,7 +87,7 @@ def make(
             vocabulary, or if the manifests differ in the objective or a
             masking rule.
     """
-    paths, by_path = manifests.find_filled(paths)
+    paths, by_path = records.filled()
     _check_alike(paths, by_path)
     totals: collections.Counter = collections.Counter()
     broken: collections.Counter = collections.Counter()

@@ -496,15 +496,15 @@ class Servable:
     def check_texts(self) -> list[Row]:
         """Returns the texts of an export's check.
 
-        They are the hard texts, and after them those of `check_file`.
+        They are the hard texts, and after them those of `eval_file`.
 
         Raises:
             ValueError: As in `read_texts`.
         """
         texts = self.hard_texts()
-        if self.options.check_file is None:
+        if self.options.eval_file is None:
             return texts
-        return texts + self.read_texts(self.options.check_file)
+        return texts + self.read_texts(self.options.eval_file)
 
     def row_of_words(self, num_words: int) -> Row:
         """Returns strings with so many words; the first of two is the longer.

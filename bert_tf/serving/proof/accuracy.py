@@ -123,7 +123,7 @@ def read_dev_set(servable: Servable, signature: str = DEFAULT) -> DevSet | None:
         ValueError: If a score is needed and there is none.
     """
     options = servable.options
-    path = options.check_file
+    path = options.eval_file
     if path is None:
         return None
     is_needed = options.max_accuracy_loss is not None or options.label_column

@@ -17,13 +17,14 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 
 from bert_tf import files
-from bert_tf.serving.options import TIMEOUT_SECONDS
 from bert_tf.serving.proof.progress import Progress
 
 # Run as a script, never imported; see its docstring.
 _SCRIPT = pathlib.Path(__file__).with_name("standalone.py")
 _SIGNATURE = "signature"
 _POLL_SECONDS = 1.0
+# Loading a large model, or answering a large batch, takes a tenth of this.
+_TIMEOUT_SECONDS = 600
 
 
 @contextlib.contextmanager
@@ -32,7 +33,7 @@ def calling(
     requests: Iterable[tuple[str, dict[str, Any]]],
     python: str | None = None,
     with_text: bool = True,
-    timeout_seconds: float = TIMEOUT_SECONDS,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> Iterator[tuple[str, Iterator[dict[str, np.ndarray]]]]:
     """Calls signatures, one request after the other.
 
@@ -109,8 +110,8 @@ def _run(command, folder, timeout_seconds):
     if not is_over:
         raise ValueError(
             f"{path} must be loaded, and give each answer, within "
-            "--timeout_seconds. Received: no answer in "
-            f"{timeout_seconds:g} seconds ({command[0]})."
+            f"{timeout_seconds:g} seconds. Received: no answer "
+            f"({command[0]})."
         )
     printed, complaints = (file.read_text(errors="replace") for file in words)
     if process.returncode != 0 or not printed.strip():

@@ -153,7 +153,6 @@ def compare(
         ),
         python,
         with_text=servable.takes_text,
-        timeout_seconds=servable.options.timeout_seconds,
     ) as (version, answers):
         for batch, _, trained in trained_batches(
             "Comparing answers", servable, texts
@@ -333,7 +332,6 @@ def answer_texts(
         path,
         [(signatures.DEFAULT, inputs)],
         python,
-        timeout_seconds=options.timeout_seconds,
     ) as (_, answers):
         return next(answers)
 

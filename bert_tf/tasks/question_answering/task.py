@@ -126,6 +126,12 @@ class SquadTask(SquadOptions, Distillable, Foreign):
         self, data: Any, split: str, label_column: str = "answers"
     ) -> SquadExamples:
         """Returns `SquadExamples`; see `files.read_squad`."""
+        if label_column != "answers" and not columns.may_have_lists(data):
+            raise ValueError(
+                f"{columns.title(data)}: `label_column` must not be given: "
+                "SQuAD's JSON has no columns. "
+                f"Received: label_column={label_column!r}."
+            )
         examples = squad_files.read_squad(
             data,
             self.version_2_with_negative,

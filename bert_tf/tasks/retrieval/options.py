@@ -62,12 +62,6 @@ class RetrievalOptions:
         "--loss_name=simcse, none with all others.",
         choices=HEADS,
     )
-    dense_size: int | None = described.option(
-        None,
-        "Number of outputs of the dense layer. Default: the checkpoint's, "
-        "otherwise the hidden size.",
-        described.POSITIVE,
-    )
     scale: float = described.option(
         20.0,
         "Factor of the cosines in multiple_negatives, simcse and cosent: the "
@@ -79,12 +73,6 @@ class RetrievalOptions:
         5.0,
         "How much nearer than the negative the positive must be.",
         only_with={"loss_name": (TRIPLET,)},
-    )
-    symmetric: bool = described.option(
-        False,
-        "Whether a positive must find its query, too.",
-        only_with={"loss_name": (MULTIPLE_NEGATIVES,)},
-        stored_as="is_symmetric",
     )
     matryoshka_sizes: Sequence[int] = described.option(
         (),
@@ -110,14 +98,6 @@ class RetrievalOptions:
         None,
         "Text to put before each passage, and before the second text of "
         "scored pairs. Default: the checkpoint's, otherwise none.",
-    )
-    metric: str | None = described.option(
-        None,
-        "The score that --keep_best compares: spearman and pearson for scored "
-        "pairs, the others for rankings. Default: spearman or nDCG@10.",
-        choices=(*CORRELATIONS, *QUERY_SCORES),
-        may_differ=True,
-        only_with={"do_eval": (True,)},
     )
     max_score: float = described.option(
         1.0,

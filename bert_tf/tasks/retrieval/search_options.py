@@ -9,6 +9,8 @@ from bert_tf import described
 from bert_tf import files
 from bert_tf.tasks.features import options as feature_options
 
+RANGE_MAX = 100
+
 COSINE, DOT = "cosine", "dot"
 SIMILARITIES = (COSINE, DOT)
 # What a search writes.
@@ -42,13 +44,10 @@ class Rules:
     range_min: int = _rule(
         0,
         "How many of the highest-ranked texts to skip.",
-        described.NOT_NEGATIVE,
+        described.Range("from 0 to 99", lambda value: 0 <= value < RANGE_MAX),
     )
-    range_max: int = _rule(
-        100,
-        "How many of the highest-ranked texts to consider, including those "
-        "that --range_min skips.",
-    )
+    # How many of the highest-ranked texts are considered, with those skipped.
+    range_max: int = RANGE_MAX
     relative_margin: float | None = _rule(
         None,
         "How far the score of a negative must be below that of the relevant "
@@ -58,12 +57,6 @@ class Rules:
 
     def __post_init__(self):
         described.check(self)
-        if self.range_min >= self.range_max:
-            raise ValueError(
-                "--range_min must be below --range_max. "
-                f"Received: --range_min={self.range_min}, "
-                f"--range_max={self.range_max}."
-            )
 
     def highest(self, positive: float) -> float:
         """Returns the highest score that a negative may have.
@@ -158,12 +151,6 @@ class SearchOptions(Rules):
         None,
         "Text to put before a text of the corpus. Default: the folder's prompt "
         "`document`, `passage` or `corpus`, otherwise its default prompt.",
-    )
-    similarity: str | None = described.option(
-        None,
-        "How vectors are compared: by their cosine or their dot product. "
-        "Default: as the folder says, otherwise the cosine.",
-        choices=SIMILARITIES,
     )
     precision: str = described.option(
         "float32",

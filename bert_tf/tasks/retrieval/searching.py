@@ -103,12 +103,11 @@ def _read_texts(options):
 def _similarity(options, embedder):
     """Returns how vectors are compared."""
     known = search_options.SIMILARITIES
-    similarity = options.similarity or embedder.vectors.similarity
+    similarity = embedder.vectors.similarity
     if similarity not in known:
         raise ValueError(
             f"{options.model_dir}: `similarity_fn_name` must be one of "
-            f"{', '.join(known)}, or --similarity be given. "
-            f"Received: {messages.shortened(similarity)}."
+            f"{', '.join(known)}. Received: {messages.shortened(similarity)}."
         )
     return similarity
 

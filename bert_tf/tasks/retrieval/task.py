@@ -78,6 +78,14 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
         array([0.3133, 0.3133], dtype=float32)
     """
 
+    # Outputs of the dense layer; None for the hidden size.
+    dense_size: int | None = None
+    # The score that compares epochs; None for spearman or nDCG@10.
+    metric: str | None = None
+    # Whether a positive must find its query, too.
+    symmetric: bool = dataclasses.field(
+        default=False, metadata={"stored_as": "is_symmetric"}
+    )
     # Added to the logits of a query's own hard negatives (Gao et al. 2021,
     # arXiv 2104.08821, section 4.2: the logarithm of alpha).
     hard_negative_weight: float = 0.0

@@ -108,7 +108,6 @@ def test_equal_and_empty_vectors_have_finite_gradients(loss_name):
         ({"scale": 0}, "--scale must be positive"),
         ({"margin": float("nan")}, "--margin must be a finite number"),
         ({"pooling": "sum"}, "--pooling must be one of"),
-        ({"metric": "map"}, "--metric must be one of spearman"),
         (
             {"matryoshka_sizes": (0,)},
             "--matryoshka_sizes must be pos",
