@@ -16,7 +16,6 @@ from bert_tf.tasks.classification.task import ClassificationTask
 from bert_tf.tasks.multiple_choice import files as multiple_choice_files
 from bert_tf.tasks.multiple_choice.task import MultipleChoiceTask
 from bert_tf.tasks.question_answering.task import SquadTask
-from bert_tf.tasks.retrieval import corpora
 from bert_tf.tasks.retrieval import files as retrieval_files
 from bert_tf.tasks.tagging import files as tagging_files
 from bert_tf.tasks.tagging.task import TaggingTask
@@ -250,7 +249,6 @@ def test_labels_that_are_read_as_texts_are_refused():
     [
         lambda path: SCORE.read(path, "train", "s"),
         lambda path: retrieval_files.read_scored(path, ("text", "b"), "s"),
-        lambda path: corpora.read_scored_pairs(path, ("text", "b"), "s"),
     ],
 )
 def test_scores_are_numbers_in_any_form(tmp_path, read):

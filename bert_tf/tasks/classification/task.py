@@ -7,7 +7,6 @@ with their files' columns, and makes a task from any TSV with named columns.
 import dataclasses
 import functools
 import math
-import os
 from collections.abc import Mapping
 from typing import Any
 from typing import Self
@@ -17,7 +16,6 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import atomic
 from bert_tf import messages
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import model_folder
@@ -346,11 +344,7 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
         decoded = self.decode(tf.constant(answers))
         rows = decoded["probabilities" if self.labels else "scores"].numpy()
         rows = rows.reshape(len(rows), -1)
-        lines = ("\t".join(map(str, row)) + "\n" for row in rows)
-        path = os.path.join(output_dir, f"{split}_results.tsv")
-        atomic.write_text(path, "".join(lines))
-        counted = messages.counted(len(rows), "prediction", "predictions")
-        return f"{counted} in {path}"
+        return tsv.write_results(output_dir, split, rows)
 
     def decode(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns answers from logits, in TensorFlow's own operations.

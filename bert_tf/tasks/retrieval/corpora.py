@@ -8,8 +8,7 @@ queries.jsonl    {"_id": "1", "text": "..."} on each line
 qrels/test.tsv   query-id, corpus-id, score: a header, then a pair on each line
 
 SQuAD's files: the questions are the queries, and each is answered by its
-paragraph. Scored pairs, such as STS, are tables with two columns of texts and
-one of numbers.
+paragraph.
 """
 
 import dataclasses
@@ -271,39 +270,3 @@ def only_judged(
     return queries.take(kept), dataclasses.replace(
         relevance, query_rows=np.searchsorted(kept, relevance.query_rows)
     )
-
-
-def read_scored_pairs(
-    path: files.AnyPath, text_columns: Sequence[str], score_column: str
-) -> tsv.Examples:
-    """Reads pairs of texts with human scores: .tsv, .csv, .jsonl, .parquet.
-
-    Args:
-        path: The file.
-        text_columns: Names of the two columns of texts.
-        score_column: Name of the column of scores.
-
-    Returns:
-        `Examples` of two texts, with float32 labels.
-
-    Raises:
-        ValueError: See `columns.read`. Also if a text is empty, or two of the
-            columns are the same. The message names the file and the line.
-    """
-    if len(text_columns) != 2 or len({*text_columns}) != 2:
-        raise ValueError(
-            "There must be two columns of texts, which differ. "
-            f"Received: {', '.join(text_columns)}."
-        )
-    tsv.check_is_no_text(score_column, text_columns)
-    texts: tuple[list[str], list[str]] = ([], [])
-    scores = []
-    names = [*text_columns, score_column]
-    for where, (*pair, score) in columns.read(path, names):
-        for name, text, column in zip(text_columns, pair, texts):
-            columns.check_text(where, name, text)
-            if not text.strip():
-                raise ValueError(f"{where}: `{name}` must not be empty.")
-            column.append(text)
-        scores.append(tsv.parse_score(where, score))
-    return tsv.Examples(texts=texts, labels=np.array(scores, np.float32))

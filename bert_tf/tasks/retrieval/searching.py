@@ -15,6 +15,7 @@ from bert_tf.tasks import metrics
 from bert_tf.tasks.features import sentences
 from bert_tf.tasks.retrieval import corpora
 from bert_tf.tasks.retrieval import evaluation
+from bert_tf.tasks.retrieval import files as retrieval_files
 from bert_tf.tasks.retrieval import mining
 from bert_tf.tasks.retrieval import ranking
 from bert_tf.tasks.retrieval import search
@@ -107,7 +108,7 @@ def _read_pairs(options):
     """Returns the scored pairs, or None."""
     if not options.sts_file:
         return None
-    pairs = corpora.read_scored_pairs(
+    pairs = retrieval_files.read_scored(
         options.sts_file, options.sts_text_columns, options.sts_score_column
     )
     metrics.check_can_correlate(f"{options.sts_file}: the pairs", len(pairs))
@@ -224,12 +225,12 @@ def _correlate(options, embedder, similarity, pairs):
     """
     found = [
         vectors.in_memory(
-            texts,
+            [pairs.texts[text] for text in texts],
             embedder if prompt is None else embedder.with_prompt(prompt),
             options.batch_size,
         )
         for texts, prompt in zip(
-            pairs.texts, (options.query_prompt, options.passage_prompt)
+            pairs.rows.T, (options.query_prompt, options.passage_prompt)
         )
     ]
     first, second = found

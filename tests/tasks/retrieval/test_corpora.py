@@ -4,7 +4,6 @@ import codecs
 import gzip
 import json
 
-import numpy as np
 import pytest
 
 from bert_tf import progress_bar
@@ -163,31 +162,6 @@ def test_squads_questions_look_for_paragraphs_of_all_files(tmp_path):
     empty = write_squad(tmp_path / "e.json", [("x", [(" ", True)])])
     with pytest.raises(ValueError, match="e.json: a question must not be"):
         corpora.read_squad([empty])
-
-
-def test_scored_pairs(tmp_path):
-    path = tmp_path / "sts.tsv"
-    path.write_text("id\tleft\tright\tgold\n1\ta\tb\t4.5\n2\tc\td\t0\n")
-    found = corpora.read_scored_pairs(path, ("left", "right"), "gold")
-    assert found.texts == (["a", "c"], ["b", "d"])
-    np.testing.assert_array_equal(found.labels, np.array([4.5, 0], "float32"))
-    rows = [{"left": "a", "right": "b", "gold": 3}]
-    lines = write_lines(tmp_path / "sts.jsonl", rows)
-    found = corpora.read_scored_pairs(lines, ("left", "right"), "gold")
-    assert found.labels.tolist() == [3]
-    path.write_text("left\tright\tgold\na\tb\t1\na\t\t4.5\n")
-    with pytest.raises(ValueError, match="tsv, line 3: `right` must not be"):
-        corpora.read_scored_pairs(path, ("left", "right"), "gold")
-    with pytest.raises(ValueError, match="header must have a column 'score'"):
-        corpora.read_scored_pairs(path, ("left", "right"), "score")
-    with pytest.raises(ValueError, match="two columns of texts"):
-        corpora.read_scored_pairs(path, ("left",), "gold")
-    for names, score, message in (
-        (("left", "left"), "gold", "two columns of texts, which differ"),
-        (("left", "right"), "left", "labels must be none of the texts'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            corpora.read_scored_pairs(path, names, score)
 
 
 def test_a_long_reading_is_told(tmp_path, monkeypatch, caplog):
