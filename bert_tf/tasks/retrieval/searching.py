@@ -193,7 +193,8 @@ def _evaluate(options, embedder, similarity, compared, pairs):
         path = f"{folder}/{search_options.QUERIES_FILE}"
         evaluation.write_queries(path, found, queries)
         results = found.results | {"texts": float(len(corpus))}
-        worst = evaluation.worst_queries(found, queries, corpus, relevance)
+        titles = [*map(": ".join, zip(queries.ids, queries.texts))]
+        worst = evaluation.worst_queries(found, titles, corpus.texts)
     if pairs is not None:
         results |= _correlate(options, embedder, similarity, pairs)
     results_files.write_results(
