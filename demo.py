@@ -269,19 +269,19 @@ def next_commands(out):
     """Returns tuples of a title, a program and its arguments."""
     return (
         (
-            "Ask the SavedModel about a sentence of your own:",
-            "export/check_saved_model.py",
+            "Ask the tuned model about a sentence of your own:",
+            "bert_tf/run_predict.py",
             [
-                f"--export_dir={out}/servable",
                 f"--model_dir={out}/classifier",
                 "--text=Your own sentence.",
             ],
         ),
         (
             "Let the pre-trained model fill in a word:",
-            "bert_tf/run_fill_mask.py",
+            "bert_tf/run_predict.py",
             [
                 f"--model_dir={out}/pretrained",
+                "--kind=fill_mask",
                 "--text=Returns the [MASK] of the array.",
             ],
         ),

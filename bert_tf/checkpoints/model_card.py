@@ -10,6 +10,7 @@ import json
 import math
 import re
 import sys
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,22 +41,16 @@ _PIPELINE_TAGS = {
     "ForMultipleChoice": "multiple-choice",
     "Model": "feature-extraction",
 }
-_TEXTS = '["A text.", "Another."]'
-# Likewise: the arguments of the preprocessor, then the call of the model.
-_CALLS = {
-    "ElectraForPreTraining": (_TEXTS, "model(inputs)"),
-    # These models also need the positions to predict.
-    "ForPreTraining": (_TEXTS, "model.encoder(inputs)"),
-    "ForMaskedLM": (_TEXTS, "model.encoder(inputs)"),
-    "ForQuestionAnswering": (
-        '(["A question?"], ["A text."])',
-        "model(inputs)",
-    ),
-    "ForMultipleChoice": (
-        '(["A text."] * 2, ["One way on.", "Another."])',
-        "model({name: ids[None] for name, ids in inputs.items()})",
-    ),
-    "": (_TEXTS, "model(inputs)"),
+# Likewise: what `bert_tf.predictor` takes besides the folder, and a question.
+_QUESTIONS = {
+    "ElectraForPreTraining": None,
+    "ForPreTraining": (', kind="fill_mask"', '"A text with a {mask}."'),
+    "ForMaskedLM": (', kind="fill_mask"', '"A text with a {mask}."'),
+    "ForQuestionAnswering": ("", '"A question?", "A text."'),
+    "ForMultipleChoice": ("", '"A text.", {choices}'),
+    "ForSequenceClassification": ("", "{texts}"),
+    "ForTokenClassification": ("", '"A text."'),
+    "Model": (', kind="embedding"', '["A text.", "Another."]'),
 }
 _SIZES = {
     "num_hidden_layers": "Layers",
@@ -133,6 +128,8 @@ def make(
     tokenizer_class: str,
     do_lower_case: bool,
     max_seq_length: int,
+    mask: str = "[MASK]",
+    task: Mapping[str, Any] = types.MappingProxyType({}),
     origin: Origin | None = None,
 ) -> str:
     """Returns the text of a card, without scores.
@@ -144,6 +141,8 @@ def make(
         tokenizer_class: What transformers calls the tokenizer.
         do_lower_case: Whether the tokenizer lower-cases.
         max_seq_length: Longest sequence that users should give the model.
+        mask: The token that stands for a masked word.
+        task: The contents of its task.json, if any.
         origin: None if unknown.
     """
     architecture = config_values["architectures"][0]
@@ -198,7 +197,7 @@ def make(
         "## Evaluation",
         _NOT_EVALUATED,
         "## How to use",
-        _usage(architecture),
+        _usage(architecture, mask, task),
         "## Limitations",
         "Nothing is known of this model beyond what stands here. It has not "
         "been evaluated on other data, for bias, or for any particular use.",
@@ -307,14 +306,26 @@ def _start(start):
     return _plain("/".join(parts[-2 if parts[-1].endswith(".ckpt") else -1 :]))
 
 
-def _usage(architecture):
-    texts, call = _by_class(architecture, _CALLS)
+def _usage(architecture, mask, task):
+    # A reranker's texts always are a query and a text, and have no names.
+    num_texts = 2 if task.get("family") == "reranking" else 1
+    num_texts = len(task.get("text_features", range(num_texts)))
+    asked = _by_class(architecture, _QUESTIONS)
+    if asked is None:
+        call = """\
+model, preprocessor, _ = bert_tf.load("path/of/this/folder")
+outputs = model(preprocessor(["A text.", "Another."]))"""
+    else:
+        options, question = asked
+        texts = ", ".join(['"A text."', '"Another."'][:num_texts])
+        choices = json.dumps(["A way on."] * task.get("num_choices", 2))
+        call = f"""\
+predict = bert_tf.predictor("path/of/this/folder"{options})
+print(predict({question.format(mask=mask, texts=texts, choices=choices)}))"""
     return f"""```python
 import bert_tf
 
-model, preprocessor, task = bert_tf.load("path/of/this/folder")
-inputs = preprocessor({texts})
-outputs = {call}
+{call}
 ```
 
 With transformers:

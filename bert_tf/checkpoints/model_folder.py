@@ -183,6 +183,8 @@ def save(
                 tokenizer_class=tokenizer.tokenizer_class,
                 do_lower_case=tokenizer.do_lower_case,
                 max_seq_length=max_seq_length,
+                mask=tokenizer.vocabulary.special.mask,
+                task=task or {},
                 origin=origin,
             )
             atomic.write_text(path, card)

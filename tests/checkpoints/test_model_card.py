@@ -111,9 +111,8 @@ On glue/mrpc:
 ```python
 import bert_tf
 
-model, preprocessor, task = bert_tf.load("path/of/this/folder")
-inputs = preprocessor(["A text.", "Another."])
-outputs = model(inputs)
+predict = bert_tf.predictor("path/of/this/folder")
+print(predict("A text."))
 ```
 
 With transformers:

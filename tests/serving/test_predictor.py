@@ -245,6 +245,29 @@ def test_tokens_for_masks(predict_with):
         predict(MASKED, top_k=4)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pair",
+        "regression",
+        "topics",
+        "tagger",
+        "squad_1",
+        "choice",
+        "reranker",
+        "embedding",
+        "fill_mask",
+    ],
+)
+def test_the_cards_example_is_answered(kind, capsys):
+    folder = serving_models.model_dir(kind)
+    with open(f"{folder}/README.md", encoding="utf-8") as file:
+        use = file.read().partition("## How to use")[2]
+    code = use.split("```python\n")[1].partition("```")[0]
+    exec(code.replace("path/of/this/folder", folder), {})
+    assert capsys.readouterr().out.strip()
+
+
 def test_all_forms_of_texts(predict_with):
     predict = predict_with("pair")
     assert predict.columns == ("sentence 1", "class")
