@@ -175,6 +175,16 @@ def check_text(where: str, name: str, value: Any) -> None:
         )
 
 
+def check_full_text(where: str, name: str, value: Any) -> None:
+    """Raises `ValueError` unless a row's value is a string that says more."""
+    check_text(where, name, value)
+    if not value.strip():
+        raise ValueError(
+            f"{where}: `{name}` must not be empty. "
+            f"Received: {messages.shortened(value)}."
+        )
+
+
 def check_texts(where: str, name: str, values: Any) -> None:
     """Raises `ValueError` unless a row's value is a list of strings."""
     if not isinstance(values, list) or not all(

@@ -5,7 +5,6 @@ logit. The loss is the mean of the cross-entropies over examples and labels.
 """
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import atomic
 from bert_tf import messages
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import parts
@@ -30,6 +28,7 @@ from bert_tf.tasks import class_names
 from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
 from bert_tf.tasks import tables
+from bert_tf.tasks import tsv
 from bert_tf.tasks.calibration import Calibrated
 from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.foreign import Foreign
@@ -288,11 +287,7 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
         """Writes a TSV: the labels, and every example's probabilities."""
         del examples
         rows = self.decode_tensors(answers)["probabilities"].numpy()
-        lines = ["\t".join(map(str, row)) for row in (self.labels, *rows)]
-        path = os.path.join(output_dir, f"{split}_results.tsv")
-        atomic.write_text(path, "\n".join(lines) + "\n")
-        counted = messages.counted(len(rows), "prediction", "predictions")
-        return f"{counted} in {path}"
+        return tsv.write_results(output_dir, split, rows, self.labels)
 
     def _names(self, is_label):
         return ", ".join(np.array(self.labels)[is_label])

@@ -10,7 +10,10 @@ LF or CR LF.
 import dataclasses
 import itertools
 import math
+import os
 import re
+from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -19,6 +22,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
+from bert_tf import atomic
 from bert_tf import files
 from bert_tf import messages
 from bert_tf import streams
@@ -329,6 +333,33 @@ def _is_quoted(field):
         and field[0] == field[-1] == '"'
         and '"' not in field[1:-1].replace('""', "")
     )
+
+
+def write(path: files.AnyPath, rows: Iterable[Sequence[Any]]) -> None:
+    """Writes rows as a TSV, whole or not at all."""
+    lines = ("\t".join(map(str, row)) + "\n" for row in rows)
+    atomic.write_text(path, "".join(lines))
+
+
+def write_results(
+    output_dir: str,
+    split: str,
+    rows: Collection[Sequence[Any]],
+    header: Sequence[str] = (),
+    noun: str = "prediction",
+) -> str:
+    """Writes the rows of a set's examples; returns a line for the user.
+
+    Args:
+        output_dir: The folder to write into.
+        split: The set's name, with which the file's begins.
+        rows: A row for every example.
+        header: Names of the columns, if the file has them.
+        noun: What a row is.
+    """
+    path = os.path.join(output_dir, f"{split}_results.tsv")
+    write(path, [*([header] if header else []), *rows])
+    return f"{messages.counted(len(rows), noun, f'{noun}s')} in {path}"
 
 
 def column_index(where: str, names: Sequence[str], name: str) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 from absl import logging
 
-from bert_tf import atomic
 from bert_tf import files
 from bert_tf.tasks import class_names
 from bert_tf.tasks import columns as columns_lib
@@ -178,9 +177,7 @@ def write_submission(
     else:
         scores = np.clip(logits[:, 0], 0.0, 5.0)
         answers = [f"{score:.3f}" for score in scores]
-    lines = ["index\tprediction"]
-    lines += [f"{index}\t{answer}" for index, answer in enumerate(answers)]
-    atomic.write_text(path, "\n".join(lines) + "\n")
+    tsv.write(path, [("index", "prediction"), *enumerate(answers)])
 
 
 def tsv_task(

@@ -7,7 +7,6 @@ with their files' columns, and makes a task from any TSV with named columns.
 import dataclasses
 import functools
 import math
-import os
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +17,6 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import atomic
 from bert_tf import messages
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import model_folder
@@ -372,11 +370,7 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
         decoded = self.decode_tensors(answers)
         rows = decoded["probabilities" if self.labels else "scores"].numpy()
         rows = rows.reshape(len(rows), -1)
-        lines = ("\t".join(map(str, row)) + "\n" for row in rows)
-        path = os.path.join(output_dir, f"{split}_results.tsv")
-        atomic.write_text(path, "".join(lines))
-        counted = messages.counted(len(rows), "prediction", "predictions")
-        return f"{counted} in {path}"
+        return tsv.write_results(output_dir, split, rows)
 
     def read_answers(self, examples: Examples, answers: np.ndarray) -> Any:
         return self.decode(answers)

@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import atomic
 from bert_tf import files
 from bert_tf import messages
 from bert_tf.tasks import class_names
@@ -111,27 +110,6 @@ def read_choices(
         choices=tuple(choices),
         labels=np.array(labels, np.int32) if has_labels else None,
     )
-
-
-def write_predictions(
-    path: files.AnyPath, answers: dict[str, np.ndarray]
-) -> None:
-    """Writes a TSV with a header: every example's choice and probabilities.
-
-    Args:
-        path: The file, written whole or not at all.
-        answers: {name: array}, from `MultipleChoiceTask.decode`.
-    """
-    probabilities = answers["probabilities"]
-    header = [
-        "choice",
-        *(f"probability_{index}" for index in range(probabilities.shape[1])),
-    ]
-    rows = [header] + [
-        [str(choice), *map(str, row)]
-        for choice, row in zip(answers["choice"], probabilities)
-    ]
-    atomic.write_text(path, "".join("\t".join(row) + "\n" for row in rows))
 
 
 def has_named_labels(path: files.AnyPath) -> bool:

@@ -5,7 +5,6 @@ SWAG is Zellers et al. 2018 (arXiv 1808.05326), CODAH Chen et al. 2019 (arXiv
 """
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from bert_tf.features import Tensor
 from bert_tf.models import objectives
 from bert_tf.models.multiple_choice import BertMultipleChoice
 from bert_tf.tasks import calibration
+from bert_tf.tasks import tsv
 from bert_tf.tasks.calibration import Calibrated
 from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.multiple_choice import files as choice_files
@@ -108,14 +108,17 @@ class MultipleChoiceTask(Calibrated, Distillable):
     ) -> str:
         """Writes every example's choice and probabilities."""
         del examples
-        path = os.path.join(output_dir, f"{split}_results.tsv")
         decoded = self.decode_tensors(answers)
-        choice_files.write_predictions(
-            path, {name: value.numpy() for name, value in decoded.items()}
-        )
-        return (
-            f"{messages.counted(len(answers), 'choice', 'choices')} in {path}"
-        )
+        probabilities = decoded["probabilities"].numpy()
+        header = [
+            "choice",
+            *(f"probability_{index}" for index in range(self.num_choices)),
+        ]
+        rows = [
+            (choice, *row)
+            for choice, row in zip(decoded["choice"].numpy(), probabilities)
+        ]
+        return tsv.write_results(output_dir, split, rows, header, "choice")
 
     def read_answers(self, examples: ChoiceExamples, answers: Any) -> Any:
         rows = zip(examples.contexts, examples.choices)

@@ -140,8 +140,8 @@ def _rows_of_labels(data, label_column) -> Iterator[tuple[str, str, str, int]]:
     """Yields (name of the row, query, text, label) for each row."""
     names = [QUERY, TEXT, *([label_column] if label_column else [])]
     for where, (query, text, *label) in columns.read(data, names):
-        _check_text(where, QUERY, query)
-        _check_text(where, TEXT, text)
+        columns.check_full_text(where, QUERY, query)
+        columns.check_full_text(where, TEXT, text)
         yield where, query, text, _parse_label(where, *label) if label else 0
 
 
@@ -151,24 +151,15 @@ def _rows_of_negatives(data, names) -> Iterator[tuple[str, str, str, int]]:
     names = [query_name, POSITIVE, *found]
     for where, values in columns.read(data, names):
         query, positive, *others = values
-        _check_text(where, query_name, query)
-        _check_text(where, POSITIVE, positive)
+        columns.check_full_text(where, query_name, query)
+        columns.check_full_text(where, POSITIVE, positive)
         yield where, query, positive, 1
         for name, value in zip(found, others):
             if name == NEGATIVES:
                 columns.check_texts(where, name, value)
             for text in value if name == NEGATIVES else [value]:
-                _check_text(where, name, text)
+                columns.check_full_text(where, name, text)
                 yield where, query, text, 0
-
-
-def _check_text(where, name, text):
-    columns.check_text(where, name, text)
-    if not text.strip():
-        raise ValueError(
-            f"{where}: `{name}` must not be empty. "
-            f"Received: {messages.shortened(text)}."
-        )
 
 
 def _parse_label(where, label):

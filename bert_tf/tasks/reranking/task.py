@@ -5,7 +5,6 @@ arXiv 1901.04085). Its scores order the first texts of a search.
 """
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -16,9 +15,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import atomic
 from bert_tf import described
-from bert_tf import messages
 from bert_tf.checkpoints import parts
 from bert_tf.checkpoints import sentence_folder
 from bert_tf.checkpoints.reader import Checkpoint
@@ -28,6 +25,7 @@ from bert_tf.models import distillation
 from bert_tf.models import objectives
 from bert_tf.models.classifier import BertClassifier
 from bert_tf.models.reranker import BertReranker
+from bert_tf.tasks import tsv
 from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.reranking import files as group_files
@@ -226,12 +224,10 @@ class RerankingTask(RerankingOptions, Distillable, Foreign):
             *(decoded[name].numpy() for name in ("scores", "probabilities")),
             ranks,
         ]
-        rows = [("score", "probability", "rank"), *zip(*columns)]
-        path = os.path.join(output_dir, f"{split}_results.tsv")
-        atomic.write_text(
-            path, "".join("\t".join(map(str, row)) + "\n" for row in rows)
+        header = ("score", "probability", "rank")
+        return tsv.write_results(
+            output_dir, split, [*zip(*columns)], header, "score"
         )
-        return f"{messages.counted(len(examples), 'score', 'scores')} in {path}"
 
     def read_answers(self, examples: Groups, answers: np.ndarray) -> Any:
         return self.read_outputs({"scores": answers})

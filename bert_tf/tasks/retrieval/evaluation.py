@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from bert_tf import atomic
 from bert_tf import files
 from bert_tf.tasks import tables
+from bert_tf.tasks import tsv
 from bert_tf.tasks.retrieval import ranking
 from bert_tf.tasks.retrieval import search
 from bert_tf.tasks.retrieval.corpora import Relevance
@@ -21,6 +23,7 @@ class Evaluation:
     """The scores of queries over a corpus.
 
     Args:
+        relevance: Which texts are relevant.
         rows: int64 `[Q]`: the queries that were scored, which are those with a
             relevant text.
         scores: {name in `ranking.QUERY_SCORES`: float64 `[Q]`}.
@@ -30,6 +33,7 @@ class Evaluation:
         first_similarities: float32 `[Q]`, their similarities.
     """
 
+    relevance: Relevance
     rows: np.ndarray
     scores: Mapping[str, np.ndarray]
     ranks: np.ndarray
@@ -41,6 +45,17 @@ class Evaluation:
     def results(self) -> dict[str, float]:
         """The means of the scores, and the number of queries."""
         return ranking.means(self.scores) | {"queries": float(len(self.rows))}
+
+    @property
+    def best_ranks(self) -> np.ndarray:
+        """int64 `[Q]`: each query's rank of the first relevant text."""
+        return self.ranks[self.best_pairs]
+
+    @property
+    def best_pairs(self) -> np.ndarray:
+        """int64 `[Q]`: the numbers of the pairs with these ranks."""
+        pairs = self.relevance.by_query(np.arange(len(self.relevance)))
+        return np.array([each[np.argmin(self.ranks[each])] for each in pairs])
 
 
 def evaluate(
@@ -84,6 +99,7 @@ def evaluate(
     similarities[is_own, 0] = similarities[is_own, -1]
     first[is_own, 0] = first[is_own, -1]
     return Evaluation(
+        relevance=relevance,
         rows=rows,
         scores=ranking.score_queries(
             relevance.by_query(ranks), relevance.by_query(relevance.grades)
@@ -125,47 +141,44 @@ def write_queries(
     path: files.AnyPath, evaluation: Evaluation, queries: Texts
 ) -> None:
     """Writes the scores of every query as a .tsv with a header."""
-    names = list(evaluation.scores)
-    lines = ["\t".join(["query-id", *names])]
-    columns = [evaluation.scores[name] for name in names]
-    for row, *values in zip(evaluation.rows, *columns):
+    rows = [
         # Ids come from JSON and may hold tabs and line ends.
-        name = " ".join(queries.ids[row].split())
-        lines.append("\t".join([name, *(f"{value:.6g}" for value in values)]))
-    atomic.write_text(path, "\n".join(lines) + "\n")
+        (
+            " ".join(queries.ids[row].split()),
+            *(f"{each:.6g}" for each in values),
+        )
+        for row, *values in zip(evaluation.rows, *evaluation.scores.values())
+    ]
+    tsv.write(path, [("query-id", *evaluation.scores), *rows])
 
 
 def worst_queries(
-    evaluation: Evaluation,
-    queries: Texts,
-    corpus: Texts,
-    relevance: Relevance,
+    evaluation: Evaluation, queries: Sequence[str], corpus: Sequence[str]
 ) -> str:
     """Returns a Markdown table of the queries with the lowest ranks.
 
     It shows the relevant text that ranked highest, and the text that came
     first instead.
+
+    Args:
+        evaluation: The `Evaluation`.
+        queries, corpus: The texts, or what stands for them in the table.
     """
-    pairs = [
-        pair[np.argmin(evaluation.ranks[pair])]
-        for pair in relevance.by_query(np.arange(len(relevance)))
-    ]
-    best = evaluation.ranks[pairs]
+    pairs, best = evaluation.best_pairs, evaluation.best_ranks
     rows = []
     for index in tables.worst(best, best > 1):
         pair = pairs[index]
         rows.append(
             (
-                queries.ids[evaluation.rows[index]],
-                queries.texts[evaluation.rows[index]],
+                queries[evaluation.rows[index]],
                 int(best[index]),
-                corpus.texts[relevance.corpus_rows[pair]],
+                corpus[evaluation.relevance.corpus_rows[pair]],
                 float(evaluation.similarities[pair]),
-                corpus.texts[evaluation.first[index]],
+                corpus[evaluation.first[index]],
                 float(evaluation.first_similarities[index]),
             )
         )
-    header = ("query", "text", "rank", "relevant", "score", "first", "score")
+    header = ("query", "rank", "relevant", "score", "first", "score")
     return tables.errors_table(header, rows)
 
 

@@ -12,6 +12,7 @@ Texts               a .txt with a text a line, or a column `text`
 """
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -75,6 +76,27 @@ class RetrievalExamples:
     def __len__(self):
         return len(self.rows)
 
+    @functools.cached_property
+    def queries(self) -> np.ndarray:
+        """The ascending indices of the texts that are queries, int `[Q]`."""
+        return np.unique(self.rows[:, 0])
+
+    @functools.cached_property
+    def passages(self) -> np.ndarray:
+        """The ascending indices of the texts that are passages, int `[P]`."""
+        return np.unique([*self.rows[:, 1:].flatten(), *self.others])
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """int `[N, 2]`: each row's places in `queries` and `passages`."""
+        return np.stack(
+            [
+                np.searchsorted(self.queries, self.rows[:, 0]),
+                np.searchsorted(self.passages, self.rows[:, 1]),
+            ],
+            axis=1,
+        )
+
 
 class _Texts:
     """Numbers different texts."""
@@ -84,9 +106,7 @@ class _Texts:
 
     def number(self, where, name, text):
         """Returns a text's number; errors name `where` and `name`."""
-        columns.check_text(where, name, text)
-        if not text.strip():
-            raise ValueError(f"{where}: `{name}` must not be empty.")
+        columns.check_full_text(where, name, text)
         return self._numbers.setdefault(text, len(self._numbers))
 
     def examples(self, rows, data, others=(), **values):
@@ -112,19 +132,15 @@ def read_texts(
         ValueError: If there are no texts, or one is empty or not a string. The
             message names the place.
     """
-    texts, rows = _Texts(), []
-    if _ends_with(data, ".txt"):
-        name, lines = TEXT_COLUMN, tsv.full_lines(data)
-        found = ((f"{data}, line {number}", (text,)) for number, text in lines)
-    else:
+    texts, rows, name = _Texts(), [], TEXT_COLUMN
+    if not _ends_with(data, ".txt"):
         if len(text_columns) > 1:
             raise ValueError(
                 "`text_columns` must be one name if each text is its own "
                 f"positive. Received: {', '.join(text_columns)}."
             )
         (name,) = text_columns or (TEXT_COLUMN,)
-        found = columns.read(data, [name])
-    for where, (text,) in found:
+    for where, text in _single_texts(data, name):
         rows.append([texts.number(where, name, text)] * 2)
     if not rows:
         raise ValueError(f"There are no examples in {columns.title(data)}.")
@@ -367,19 +383,25 @@ def _nli_rows(data, names, texts):
     return rows
 
 
+def _single_texts(data, name):
+    """Yields (where, text) of a .txt's lines, or of a table's column."""
+    if _ends_with(data, ".txt"):
+        for number, text in tsv.full_lines(data):
+            yield f"{data}, line {number}", text
+    else:
+        for where, (text,) in columns.read(data, [name]):
+            yield where, text
+
+
 def _passages(path):
     """Yields (where, text) of a file of passages."""
     if _ends_with(path, ".json"):
         _, passages, _ = corpora.read_squad([path])
         yield from ((str(path), text) for text in passages.texts)
-    elif _ends_with(path, ".txt"):
-        for number, text in tsv.full_lines(path):
-            yield f"{path}, line {number}", text
     elif _ends_with(path, ".jsonl") and corpora.is_corpus(path):
         # Read as in a search, with titles.
         found = corpora.read_corpus(path)
         for name, text in zip(found.ids, found.texts):
             yield f"{path}, id {name}", text
     else:
-        for where, (text,) in columns.read(path, [TEXT_COLUMN]):
-            yield where, text
+        yield from _single_texts(path, TEXT_COLUMN)

@@ -1,79 +1,35 @@
 """The report of sentence embeddings: where they are worst."""
 
-import dataclasses
-
 import numpy as np
 
 from bert_tf.tasks import tables
+from bert_tf.tasks.retrieval import evaluation
+from bert_tf.tasks.retrieval.evaluation import Evaluation
 from bert_tf.tasks.retrieval.files import RetrievalExamples
-
-# How many found passages a report shows for a query.
-NUM_FOUND = 3
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Ranking:
-    """How the passages of a set rank for its queries.
-
-    Args:
-        queries: int `[Q]`, indices of texts.
-        relevant: For each query, the text indices of its passages, int `[R]`.
-        ranks: For each query, their ranks among all passages, int `[R]`.
-        found: int `[Q, K]`, text indices of the first passages.
-        similarities: float `[Q, K]`, their cosines.
-        scores: {name in `ranking.QUERY_SCORES`: float `[Q]`}.
-    """
-
-    queries: np.ndarray
-    relevant: list[np.ndarray]
-    ranks: list[np.ndarray]
-    found: np.ndarray
-    similarities: np.ndarray
-    scores: dict[str, np.ndarray]
 
 
 def of_ranking(
-    examples: RetrievalExamples, answers: Ranking
+    examples: RetrievalExamples, answers: Evaluation
 ) -> list[tuple[str, str]]:
     """Returns the sections for `tuning.report.write`: the worst queries.
 
     Args:
         examples: The examples.
-        answers: The `Ranking`.
+        answers: The `Evaluation` of their queries.
     """
-    best = np.array([each.min() for each in answers.ranks])
-    rows = []
-    for row in tables.worst(best, best > 1):
-        relevant, ranks = answers.relevant[row], answers.ranks[row]
-        found = tables.Markdown(
-            "<br>".join(
-                f"{similarity:.3f} {tables.quote(examples.texts[text])}"
-                for text, similarity in zip(
-                    answers.found[row], answers.similarities[row]
-                )
-            )
-        )
-        rows.append(
-            (
-                examples.texts[answers.queries[row]],
-                examples.texts[relevant[np.argmin(ranks)]],
-                int(best[row]),
-                found,
-            )
-        )
-    header = ("query", "its passage", "rank", "found first, with their cosines")
+    best = answers.best_ranks
     counts = [
         (k, int(np.sum(best <= k)), float(np.mean(best <= k)))
         for k in (1, 10, 100)
     ]
+    header = ("a passage among the first", "queries", "share")
+    queries, passages = (
+        [examples.texts[text] for text in texts]
+        for texts in (examples.queries, examples.passages)
+    )
     return [
-        (
-            "Ranks",
-            tables.table(
-                ("a passage among the first", "queries", "share"), counts
-            ),
-        ),
-        ("Worst queries", tables.errors_table(header, rows)),
+        ("Ranks", tables.table(header, counts)),
+        ("Worst queries", evaluation.worst_queries(answers, queries, passages)),
     ]
 
 

@@ -175,7 +175,8 @@ def _evaluate(options, embedder, compared):
     path = f"{folder}/{search_options.QUERIES_FILE}"
     evaluation.write_queries(path, found, queries)
     results = found.results | {"texts": float(len(corpus))}
-    worst = evaluation.worst_queries(found, queries, corpus, relevance)
+    titles = [*map(": ".join, zip(queries.ids, queries.texts))]
+    worst = evaluation.worst_queries(found, titles, corpus.texts)
     results_files.write_results(
         f"{folder}/{search_options.RESULTS_FILE}", results
     )

@@ -150,21 +150,9 @@ class SingleSource(Source):
     passage_prompt: str = ""
 
     @functools.cached_property
-    def queries(self) -> np.ndarray:
-        """The ascending indices of the texts that are queries, int `[Q]`."""
-        return np.unique(self.examples.rows[:, 0])
-
-    @functools.cached_property
-    def passages(self) -> np.ndarray:
-        """The ascending indices of the texts that are passages, int `[P]`."""
-        rows = self.examples.rows[:, 1:]
-        return np.unique([*rows.flatten(), *self.examples.others])
-
-    @functools.cached_property
     def arrays(self) -> dict[str, Any]:
-        texts = np.concatenate([self.queries, self.passages])
-        is_query = np.arange(len(texts)) < len(self.queries)
-        order = self._order
+        texts, order = self._texts, self._order
+        is_query = np.arange(len(texts)) < len(self.examples.queries)
         return {
             "texts": texts[order].astype(np.int32),
             "is_query": is_query[order],
@@ -174,8 +162,11 @@ class SingleSource(Source):
     def _order(self):
         # By characters: as good as by tokens, and faster.
         sizes = np.array([len(text) for text in self.examples.texts])
-        texts = np.concatenate([self.queries, self.passages])
-        return np.argsort(-sizes[texts], kind="stable")
+        return np.argsort(-sizes[self._texts], kind="stable")
+
+    @property
+    def _texts(self):
+        return np.concatenate([self.examples.queries, self.examples.passages])
 
     def vectors(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the vectors of queries, `[Q, D]`, and passages, `[P, D]`.
@@ -185,7 +176,8 @@ class SingleSource(Source):
         """
         ordered = np.empty_like(rows)
         ordered[self._order] = rows
-        return ordered[: len(self.queries)], ordered[len(self.queries) :]
+        queries, passages = np.split(ordered, [len(self.examples.queries)])
+        return queries, passages
 
     def input_maker(self) -> Callable[[Batch], Batch]:
         texts = tf.constant(self.examples.texts)

@@ -6,7 +6,6 @@ arXiv 2004.04906), Gao et al. 2021 (SimCSE, arXiv 2104.08821), Kusupati et al.
 """
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +16,6 @@ import tensorflow as tf
 from absl import logging
 from keras import ops
 
-from bert_tf import atomic
 from bert_tf import described
 from bert_tf import messages
 from bert_tf.checkpoints import sentence_folder
@@ -27,16 +25,18 @@ from bert_tf.models import sentence_encoder
 from bert_tf.models.sentence_encoder import BertSentenceEncoder
 from bert_tf.tasks import columns
 from bert_tf.tasks import metrics
+from bert_tf.tasks import tsv
 from bert_tf.tasks.features import sentences
 from bert_tf.tasks.foreign import Foreign
+from bert_tf.tasks.retrieval import evaluation
 from bert_tf.tasks.retrieval import files as retrieval_files
 from bert_tf.tasks.retrieval import losses
 from bert_tf.tasks.retrieval import options
 from bert_tf.tasks.retrieval import ranking
 from bert_tf.tasks.retrieval import report
-from bert_tf.tasks.retrieval import search
+from bert_tf.tasks.retrieval.corpora import Relevance
+from bert_tf.tasks.retrieval.evaluation import Evaluation
 from bert_tf.tasks.retrieval.files import RetrievalExamples
-from bert_tf.tasks.retrieval.report import Ranking
 from bert_tf.tasks.retrieval.source import GroupSource
 from bert_tf.tasks.retrieval.source import SingleSource
 from bert_tf.tasks.source import TEST
@@ -375,7 +375,7 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
             source = SingleSource(examples=each, **arguments)
             if each.is_ranking:
                 ranking.check_can_rank(
-                    f"The passages of {split}", len(source.passages)
+                    f"The passages of {split}", len(each.passages)
                 )
             sources[split] = source
         return sources
@@ -434,44 +434,32 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
         return {"chunk_size": self.chunk_size}
 
     def answers(self, source: Any, logits: np.ndarray) -> Any:
-        """Returns a `Ranking`, or the cosines of the pairs, float64 `[N]`."""
+        """Returns an `Evaluation`, or the pairs' cosines, float64 `[N]`."""
         queries, passages = source.vectors(logits)
-        rows = source.examples.rows
-        query_rows = np.searchsorted(source.queries, rows[:, 0])
-        passage_rows = np.searchsorted(source.passages, rows[:, 1])
+        pairs = source.examples.pairs
         if not source.examples.is_ranking:
-            return ranking.cosines(queries[query_rows], passages[passage_rows])
+            return ranking.cosines(queries[pairs[:, 0]], passages[pairs[:, 1]])
         # A repeated pair counts once.
-        pairs = np.unique(np.stack([query_rows, passage_rows], 1), axis=0)
-        ranks = search.ranks(queries, passages, pairs[:, 0], pairs[:, 1])
-        starts = np.unique(pairs[:, 0], return_index=True)[1][1:]
-        by_query = np.split(ranks, starts)
-        similarities, found = search.top_k(
-            queries, passages, min(report.NUM_FOUND, len(passages))
+        query_rows, corpus_rows = np.unique(pairs, axis=0).T
+        relevance = Relevance(
+            query_rows=query_rows,
+            corpus_rows=corpus_rows,
+            grades=np.ones(len(query_rows)),
         )
-        return Ranking(
-            queries=source.queries,
-            relevant=np.split(source.passages[pairs[:, 1]], starts),
-            ranks=by_query,
-            found=source.passages[found],
-            similarities=similarities,
-            scores=ranking.score_queries(by_query),
-        )
+        return evaluation.evaluate(relevance, queries, passages)
 
     def read_answers(self, examples: RetrievalExamples, answers: Any) -> Any:
-        """Returns {"score"} of each pair; or what each query finds.
+        """Returns {"score"} of each pair, or {"text", "score"} of each query.
 
-        That is a list of {"text", "score"}, the best first.
+        That is the text that the query finds first.
         """
-        if not isinstance(answers, Ranking):
+        if not isinstance(answers, Evaluation):
             return [{"score": score} for score in answers.tolist()]
         return [
-            [
-                {"text": examples.texts[passage], "score": score}
-                for passage, score in zip(*found)
-            ]
-            for found in zip(
-                answers.found.tolist(), answers.similarities.tolist()
+            {"text": examples.texts[text], "score": score}
+            for text, score in zip(
+                examples.passages[answers.first],
+                answers.first_similarities.tolist(),
             )
         ]
 
@@ -479,7 +467,7 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
         self, source: Any, logits: np.ndarray, answers: Any
     ) -> dict[str, float]:
         del logits
-        if isinstance(answers, Ranking):
+        if isinstance(answers, Evaluation):
             scores = ranking.means(answers.scores)
         else:
             scores = ranking.correlations(answers, source.examples.labels)
@@ -492,7 +480,7 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
         results: dict[str, float],
     ) -> list[tuple[str, str]]:
         del results
-        if isinstance(answers, Ranking):
+        if isinstance(answers, Evaluation):
             return report.of_ranking(examples, answers)
         return report.of_scores(examples, answers)
 
@@ -504,19 +492,12 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
         answers: Any,
     ) -> str:
         """Writes each pair's cosine, or each query's rank and first cosine."""
-        path = os.path.join(output_dir, f"{split}_results.tsv")
-        if isinstance(answers, Ranking):
-            lines = ["rank\tcosine_of_first"] + [
-                f"{ranks.min()}\t{similarities[0]}"
-                for ranks, similarities in zip(
-                    answers.ranks, answers.similarities
-                )
-            ]
-        else:
-            lines = ["cosine", *map(str, answers)]
-        atomic.write_text(path, "\n".join(lines) + "\n")
-        count = messages.counted(len(lines) - 1, "prediction", "predictions")
-        return f"{count} in {path}"
+        header: tuple[str, ...] = ("cosine",)
+        columns = [answers]
+        if isinstance(answers, Evaluation):
+            header = ("rank", "cosine_of_first")
+            columns = [answers.best_ranks, answers.first_similarities]
+        return tsv.write_results(output_dir, split, [*zip(*columns)], header)
 
     @property
     def _has_distinct_texts(self):

@@ -270,8 +270,9 @@ def test_losses_scores_and_answers(tmp_path):
     answers = TASK.decode_tensors(logits)
     answers = {name: value.numpy() for name, value in answers.items()}
     assert answers["choice"].tolist() == [0, 1]
-    path = tmp_path / "predictions.tsv"
-    multiple_choice_files.write_predictions(path, answers)
+    path = tmp_path / "test_results.tsv"
+    told = TASK.write_predictions(tmp_path, "test", None, logits)
+    assert told == f"2 choices in {path}"
     rows = [line.split("\t") for line in path.read_text().splitlines()]
     assert rows[0] == [
         "choice",

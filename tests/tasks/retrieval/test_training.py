@@ -428,12 +428,14 @@ def test_scores_are_those_of_the_vectors():
         vectors[places[text]] = vector
     answers = TASK.answers(source, vectors)
     # To "a b" the passages are a, b, c in this order; to "c d" c, b, a.
-    assert [ranks.tolist() for ranks in answers.ranks] == [[1, 3], [2]]
+    assert answers.ranks.tolist() == [1, 3, 2]
+    assert answers.best_ranks.tolist() == [1, 2]
     results = TASK.evaluate(source, vectors, answers)
     assert results["eval_recall@1"] == pytest.approx((0.5 + 0) / 2)
     assert results["eval_MRR@10"] == pytest.approx((1 + 0.5) / 2)
     sections = dict(TASK.report_sections(source.examples, answers, results))
-    assert "| c d | b | 2 |" in sections["Worst queries"]
+    # The cosine of (0, 1) and (1, 0.9), and of (0, 1) and (0, 1).
+    assert "| c d | 2 | b | 0.669 | c | 1 |" in sections["Worst queries"]
 
     task = RetrievalTask(loss_name="cosent")
     table = {
