@@ -279,7 +279,9 @@ class Run:
             self.strategy,
         )
         callbacks = self._callbacks
-        sees_epochs = self.config.do_eval or bool(callbacks.callbacks)
+        sees_epochs = (
+            self.config.do_eval or callbacks.callbacks or record.stopped
+        )
         self.model.stop_training = False
         callbacks.set_params({"epochs": len(ends)})
         callbacks.on_train_begin()

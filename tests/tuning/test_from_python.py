@@ -494,6 +494,25 @@ def test_callbacks_see_epochs_and_may_stop_the_training(tmp_path, release):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_a_stopped_training_without_a_dev_set_stays_stopped(tmp_path, release):
+    """Without callbacks, it went on to its end."""
+
+    def tune(*callbacks):
+        run = tuning.run(
+            TASK,
+            train=make_table(9, seed=1),
+            output_dir=tmp_path,
+            callbacks=callbacks,
+            **release | {"num_train_epochs": 4.0},
+        )
+        return run.model.get_weights()
+
+    # The loss falls by less.
+    stopped = tune(keras.callbacks.EarlyStopping("loss", min_delta=9))
+    for ours, theirs in zip(tune(), stopped, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.parametrize(
     ("callback", "message"),
     [
