@@ -1138,6 +1138,8 @@ def test_parts_of_a_run_are_called_alone(tmp_path, release):
     # After those of each set, and not of all.
     assert written == [1, 2]
     assert abs(run.answers["test"][0]["score"] - before) > 1e-4
+    # Not made anew for each entry that is looked at.
+    assert run.answers["test"] is run.answers["test"]
     evaluation = run.evaluate()
     assert run.results is None
     assert not any(split in run.answers for split in evaluation.answers)
