@@ -84,6 +84,26 @@ def test_labels(model, labels, message):
 
 
 @pytest.mark.parametrize(
+    ("loss", "labels"),
+    [
+        (
+            keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, ignore_class=255
+            ),
+            np.array([1, 255, 0]),
+        ),
+        # Numbers to predict, two for each text.
+        ("mse", np.array([[3, 5]] * 3)),
+    ],
+)
+def test_labels_that_are_right_for_their_loss(loss, labels):
+    model = bert_tf.BertClassifier(CONFIG, num_labels=2)
+    model.compile("sgd", loss)
+    found = model.evaluate(INPUTS, labels, verbose=0)
+    assert np.isfinite(found)
+
+
+@pytest.mark.parametrize(
     "loss",
     [
         "sparse_categorical_crossentropy",

@@ -30,12 +30,13 @@ class ArraySource:
             examples of similar length. Windows of `window_batches` batches of
             the shuffled examples, but of at most an epoch, are sorted by
             length, and their batches are shuffled again. In a window, the
-            examples of one epoch come before those of the next. The order is a
-            function of seed, epoch and batch size.
+            examples of one epoch are sorted before those of the next. The order
+            is a function of seed, epoch and batch size.
         window_batches: Number of batches in such a window.
         whole_epochs: Whether the last training batch of an epoch is filled up
-            with rows whose `example_weights` are 0. If not, batches run on
-            from one epoch into the next, and have no weights.
+            with rows whose `example_weights` are 0, and all batches of an epoch
+            come before those of the next. If not, batches run on from one epoch
+            into the next, and have no weights.
     """
 
     unit: ClassVar[str] = "examples"
@@ -115,6 +116,9 @@ class ArraySource:
             rows = tf.gather(rows, tf.argsort(keys, stable=True))
             # Epochs are numbered from 0, so no epoch has this order.
             order = batching.shuffled(num_batches, (self.seed, -1, window))
+            if self.whole_epochs:
+                epochs = tf.gather(places[::batch_size] // epoch_size, order)
+                order = tf.gather(order, tf.argsort(epochs, stable=True))
             rows = tf.reshape(rows, [num_batches, batch_size])
             return tf.reshape(tf.gather(rows, order), [-1])
 

@@ -131,5 +131,5 @@ class EncoderModel(ConfiguredModel):
     def _check_data(self, x, y):
         # What Keras and TensorFlow would say late, in many lines or not at all.
         inputs.check_is_no_text(x)
-        inputs.check_labels(y, getattr(self, "num_labels", None))
+        inputs.check_labels(y, getattr(self, "num_labels", None), self.loss)
         inputs.check_takes_logits(self.loss)

@@ -137,12 +137,14 @@ def check_is_no_text(inputs: Any) -> None:
         )
 
 
-def check_labels(labels: Any, num_labels: int | None) -> None:
+def check_labels(labels: Any, num_labels: int | None, loss: Any = None) -> None:
     """Checks labels in memory, before Keras takes them.
 
     Args:
         labels: Anything that `fit` takes as `y`.
-        num_labels: The number of classes; None if labels are no classes.
+        num_labels: The model's number of outputs; None if there is none.
+        loss: What `compile` took as `loss`. Only Keras's of numbers of classes
+            says that labels are such, and which other one it ignores.
 
     Raises:
         ValueError: If they are strings, a list of numbers, or beyond the
@@ -155,16 +157,19 @@ def check_labels(labels: Any, num_labels: int | None) -> None:
             "np.array([names.index(name) for name in labels]). "
             f"Received: {_described(labels)}."
         )
-    if num_labels is None or num_labels < 2 or not hasattr(labels, "__array__"):
+    is_sparse = isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
+    if num_labels is None or not is_sparse or not hasattr(labels, "__array__"):
         return
     numbers = keras.ops.convert_to_numpy(labels)
     if numbers.dtype.kind in "iu" and numbers.size:
-        row, *_ = np.unravel_index(numbers.argmax(), numbers.shape)
-        if numbers.max() >= num_labels:
+        ignored = loss.get_config().get("ignore_class")
+        is_beyond = (numbers >= num_labels) & (numbers != ignored)
+        place = np.unravel_index(is_beyond.argmax(), numbers.shape)
+        if is_beyond[place]:
             raise ValueError(
-                f"`y`, row {row + 1}: must be the number of a class, below "
-                f"{num_labels}, the model's num_labels. "
-                f"Received: {numbers.max()}."
+                f"`y`, row {place[0] + 1}: must be the number of a class, "
+                f"below {num_labels}, the model's num_labels. "
+                f"Received: {numbers[place]}."
             )
 
 

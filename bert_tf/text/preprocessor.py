@@ -359,6 +359,14 @@ def _to_word_labels(labels, words):
                     f"{count}. Received: {len(own)}."
                 )
         labels = tf.ragged.constant(labels, tf.int32, ragged_rank=1)
+    else:
+        if not isinstance(labels, tf.RaggedTensor):
+            labels = tf.RaggedTensor.from_tensor(labels)
+        tf.debugging.assert_equal(
+            labels.row_lengths(),
+            words.row_lengths(),
+            "`labels` must be as many as the words in every row.",
+        )
     return tf.cast(labels.flat_values, tf.int32)
 
 

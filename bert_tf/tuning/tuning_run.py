@@ -145,6 +145,8 @@ class Run:
         self._objective: Objective | None = None
         # {split: the task's answers} from the last evaluation or prediction.
         self._answers: dict[str, Any] = {}
+        # {split: (the task, these answers, the same as plain values)}.
+        self._plain: dict[str, tuple[Task, Any, Any]] = {}
         self.results: dict[str, float] | None = None
         self._predict = Predictor(
             task.prediction_model(self.model, config.max_seq_length), strategy
@@ -167,12 +169,15 @@ class Run:
         """{split: its answers} from the last evaluation or prediction.
 
         They are plain Python values, one for every example, as
-        `bert_tf.predictor` gives them. They are made anew each time.
+        `bert_tf.predictor` gives them.
         """
-        return {
-            split: self.task.read_answers(self.sources[split].examples, found)
-            for split, found in self._answers.items()
-        }
+        for split, found in self._answers.items():
+            task, known, _ = self._plain.get(split, (None, None, None))
+            if task is not self.task or known is not found:
+                examples = self.sources[split].examples
+                plain = self.task.read_answers(examples, found)
+                self._plain[split] = self.task, found, plain
+        return {split: self._plain[split][-1] for split in self._answers}
 
     def _begin_anew(self):
         """Sets weights of a new training that no checkpoint provides."""
@@ -279,7 +284,9 @@ class Run:
             self.strategy,
         )
         callbacks = self._callbacks
-        sees_epochs = self.config.do_eval or bool(callbacks.callbacks)
+        sees_epochs = (
+            self.config.do_eval or callbacks.callbacks or record.stopped
+        )
         self.model.stop_training = False
         callbacks.set_params({"epochs": len(ends)})
         callbacks.on_train_begin()

@@ -190,6 +190,29 @@ def test_words_are_encoded_in_a_data_set():
     assert model.predict(wanted[0], verbose=0).shape == (3, 9, 6)
 
 
+def test_words_and_labels_may_be_dense():
+    words, classes = [["bad", "film"], ["a", "film"]], [[1, 2], [3, 2]]
+    dense = tf.constant(words), tf.constant(classes)
+    (mapped,) = (
+        tf.data.Dataset.from_tensor_slices(dense)
+        .batch(2)
+        .map(PREPROCESSOR.encode_words)
+    )
+    wanted = PREPROCESSOR.encode_words(words, classes)
+    for one, other in zip(
+        tf.nest.flatten(mapped), tf.nest.flatten(wanted), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_labels_of_a_data_set_that_belong_to_other_words_are_told():
+    """They were given to the words of the next row."""
+    ragged = tf.ragged.constant(WORDS), tf.ragged.constant([[3], [1] * 15, []])
+    batched = tf.data.Dataset.from_tensor_slices(ragged).ragged_batch(3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="in every row"):
+        next(iter(batched.map(PREPROCESSOR.encode_words)))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -494,6 +494,25 @@ def test_callbacks_see_epochs_and_may_stop_the_training(tmp_path, release):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_a_stopped_training_without_a_dev_set_stays_stopped(tmp_path, release):
+    """Without callbacks, it went on to its end."""
+
+    def tune(*callbacks):
+        run = tuning.run(
+            TASK,
+            train=make_table(9, seed=1),
+            output_dir=tmp_path,
+            callbacks=callbacks,
+            **release | {"num_train_epochs": 4.0},
+        )
+        return run.model.get_weights()
+
+    # The loss falls by less.
+    stopped = tune(keras.callbacks.EarlyStopping("loss", min_delta=9))
+    for ours, theirs in zip(tune(), stopped, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.parametrize(
     ("callback", "message"),
     [
@@ -1119,6 +1138,8 @@ def test_parts_of_a_run_are_called_alone(tmp_path, release):
     # After those of each set, and not of all.
     assert written == [1, 2]
     assert abs(run.answers["test"][0]["score"] - before) > 1e-4
+    # Not made anew for each entry that is looked at.
+    assert run.answers["test"] is run.answers["test"]
     evaluation = run.evaluate()
     assert run.results is None
     assert not any(split in run.answers for split in evaluation.answers)
