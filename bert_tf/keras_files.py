@@ -45,6 +45,7 @@ CLASSES = (
     "bert_tf.optimizers.lamb.LambOptimizer",
     "bert_tf.optimizers.loss_scale.LossScaleOptimizer",
     "bert_tf.optimizers.schedule.WarmupDecay",
+    "bert_tf.optimizers.stable_adamw.StableAdamW",
     "bert_tf.tasks.classification.task.ClassificationTask",
     "bert_tf.tasks.multi_label.MultiLabelTask",
     "bert_tf.tasks.multiple_choice.task.MultipleChoiceTask",

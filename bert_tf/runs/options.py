@@ -13,7 +13,7 @@ from bert_tf.runs import output_folder
 from bert_tf.training.options import LoopOptions
 from bert_tf.training.settings import MASKS_OF_ALL_QUERIES
 
-OPTIMIZERS = ("bert", "lamb")
+OPTIMIZERS = ("bert", "lamb", "stable_adamw")
 ATTENTION = ("bidirectional", "left_to_right")
 REPLACED_TOKENS = "replaced_tokens"
 OBJECTIVES = ("masked_tokens", REPLACED_TOKENS)
@@ -308,7 +308,8 @@ class OptimizerOptions:
     optimizer: str = described.option(
         "bert",
         "bert: Adam with weight decay, as in google-research/bert; lamb: for "
-        "batches of thousands.",
+        "batches of thousands; stable_adamw: Adam with smaller steps where "
+        "gradients grow suddenly, as ModernBERT was trained.",
         choices=OPTIMIZERS,
     )
     learning_rate: float = described.option(
@@ -323,8 +324,15 @@ class OptimizerOptions:
     )
     learning_rate_decay: str = described.option(
         "linear",
-        "Form of the learning rate after the warmup.",
+        "Form of the learning rate's decay. root falls fastest at first; it is "
+        "for --num_decay_steps.",
         choices=decays.DECAYS,
+    )
+    num_decay_steps: int | None = described.option(
+        None,
+        "Only this many last steps have a decay: before, the learning rate is "
+        "constant (warmup, stable, decay). Default: all steps have it.",
+        described.POSITIVE,
     )
     learning_rate_drop: bool = described.option(
         True,
@@ -355,7 +363,7 @@ class OptimizerOptions:
     bias_correction: bool | None = described.option(
         None,
         "Correct the bias of Adam's moments, as fairseq does for RoBERTa and "
-        "SpanBERT. Default: only for lamb.",
+        "SpanBERT. Default: not for bert.",
     )
     layerwise_learning_rate_decay: float = described.option(
         1.0,
