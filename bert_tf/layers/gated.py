@@ -5,7 +5,6 @@ width of the feed-forward layer.
 """
 
 import keras
-from keras import ops
 
 from bert_tf.layers.basic import apply_activation
 from bert_tf.layers.configured import ConfiguredLayer
@@ -45,9 +44,9 @@ class GatedFeedForward(ConfiguredLayer):
         )
 
     def call(self, inputs, seed=None, training=None):
-        x_BQF, gate_BQF = ops.split(
-            self.intermediate(inputs, training=training), 2, axis=-1
-        )
-        x_BQF = apply_activation(self.config.hidden_act, x_BQF) * gate_BQF
+        size = self.config.intermediate_size
+        both = self.intermediate(inputs, training=training)
+        x_BQF = apply_activation(self.config.hidden_act, both[..., :size])
+        x_BQF = x_BQF * both[..., size:]
         x_BQF = self.inner_dropout(x_BQF, seed, training=training)
         return self.output_dense(x_BQF, training=training)

@@ -34,6 +34,10 @@ def rotate(x_BLNH: Tensor, places_BL: Tensor, theta: float) -> Tensor:
     places_BL = ops.cast(places_BL, "float32")
     angles = places_BL[:, :, None, None] * speeds.astype("float32")
     cos, sin = ops.cos(angles), ops.sin(angles)
-    first, second = ops.split(ops.cast(x_BLNH, "float32"), 2, axis=-1)
+    x_BLNH_float = ops.cast(x_BLNH, "float32")
+    first, second = (
+        x_BLNH_float[..., : size // 2],
+        x_BLNH_float[..., size // 2 :],
+    )
     turned = (first * cos - second * sin, second * cos + first * sin)
     return ops.cast(ops.concatenate(turned, axis=-1), x_BLNH.dtype)

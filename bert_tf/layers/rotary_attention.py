@@ -65,7 +65,7 @@ class RotaryAttention(SelfAttention):
                 "`rotary_theta` must be given in a configuration with "
                 "`norm_first`. Received: rotary_theta=None."
             )
-        self._theta = theta
+        self.theta = theta
 
     def build(self, inputs_shape, *other_shapes):
         config = self.config
@@ -110,8 +110,9 @@ class RotaryAttention(SelfAttention):
         length = ops.shape(layout[_PLACES])[1]
         keys_L = ops.cast(ops.arange(length), "float32")
         own = keys_L[None] if rows is None else ops.cast(rows, "float32")
-        far = ops.abs(own[:, :, None] - keys_L) > self.config.attention_window
-        return ops.logical_and(mask, ops.logical_not(far))
+        distance = ops.square(own[:, :, None] - keys_L)
+        near = distance <= (self.config.attention_window or 0) ** 2
+        return ops.logical_and(mask, near)
 
     def _heads(self, x_BLT, layout):
         """Returns queries, keys and values, float `[B, Q or L, N, H]`."""
@@ -120,11 +121,14 @@ class RotaryAttention(SelfAttention):
         num_heads = self.config.num_attention_heads
         shape = (num_heads, hidden_size // num_heads)
         query, key, value = (
-            ops.reshape(x, (batch_size, length, *shape))
-            for x in ops.split(x_BLT, 3, axis=-1)
+            ops.reshape(
+                x_BLT[..., start : start + hidden_size],
+                (batch_size, length, *shape),
+            )
+            for start in range(0, 3 * hidden_size, hidden_size)
         )
         query, key = (
-            rotate(x, layout[_PLACES], self._theta) for x in (query, key)
+            rotate(x, layout[_PLACES], self.theta) for x in (query, key)
         )
         rows = layout.get(_ROWS)
         if rows is None:

@@ -103,4 +103,8 @@ def of_family(config, model_type):
         fields["padding_idx"] = 0
     if model_type in ("albert", "electra"):
         fields["embedding_size"] = config.hidden_size - 2
+    if model_type == "modernbert":
+        # Windows that matter in short rows.
+        fields["attention_window"] = 1
+        fields["max_position_embeddings"] = config.max_position_embeddings
     return dataclasses.replace(config, model_type=model_type, **fields)
