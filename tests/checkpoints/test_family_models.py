@@ -578,3 +578,90 @@ def test_google_s_electra_is_read(tmp_path):
     expected = GOLDEN["electra"][architecture]["outputs"]["logits"]
     found = our_outputs(model, architecture)["logits"]
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+MODERN = {"model_type": "modernbert", "vocab_size": 30, "num_hidden_layers": 7}
+
+
+def test_both_spellings_of_modernbert_s_configuration_are_read():
+    older = MODERN | {
+        "global_attn_every_n_layers": 4,
+        "global_rope_theta": 500.0,
+        "local_rope_theta": 70.0,
+        "local_attention": 20,
+    }
+    types = ["sliding_attention"] * 7
+    types[0] = types[4] = "full_attention"
+    newer = MODERN | {
+        "layer_types": types,
+        "local_attention": 20,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 500.0},
+            "sliding_attention": {"rope_theta": 70.0},
+        },
+    }
+    config = families.parse_config(older)
+    assert config == families.parse_config(newer)
+    assert config == families.parse_config(families.write_config(config))
+    assert config.attention_window == 10
+    assert [config.is_local(layer) for layer in range(7)] == [
+        each == "sliding_attention" for each in types
+    ]
+    # Windows without a base of their own have the other one.
+    one = families.parse_config(older | {"local_rope_theta": None})
+    assert one == dataclasses.replace(config, local_rotary_theta=None)
+    plain = families.parse_config(MODERN)
+    assert plain.local_rotary_theta == 10000 and plain.attention_window == 64
+    assert plain.full_attention_every == 3
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"norm_bias": True}, "`norm_bias` must be False"),
+        (
+            {"layer_types": ["sliding_attention"] * 7},
+            "`layer_types` must be 'full_attention' in every so many",
+        ),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+            "must have the rope_type 'default'. Received: .*yarn",
+        ),
+        ({"local_attention": 1}, "`attention_window` must be a positive"),
+        ({"classifier_pooling": "max"}, "must be one of cls, mean"),
+    ],
+)
+def test_what_modernbert_does_not_compute_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        families.parse_config(MODERN | values)
+
+
+def test_the_dropout_of_modernbert_s_pretraining_is_kept():
+    config = families.parse_config(MODERN | {"attention_dropout": 0.2})
+    assert config.hidden_dropout_prob == 0.2
+    config = dataclasses.replace(
+        families.parse_config(MODERN), hidden_dropout_prob=0.1
+    )
+    values = families.write_config(config)
+    assert values["attention_dropout"] == 0.0
+    assert families.parse_config(values) == config
+
+
+def test_a_new_head_of_modernbert_begins_with_the_trained_layer(tmp_path):
+    _, model = golden(tmp_path, "modernbert", "ModernBertForMaskedLM")
+    head = model.masked_lm_head
+    for model_class in (
+        BertClassifier,
+        BertMultipleChoice,
+        BertSpanPredictor,
+        lambda config: BertTokenClassifier(config, 3),
+    ):
+        new = model_class(model.config)
+        checkpoints.load_weights(tmp_path, new)
+        for name in ("transform", "layer_norm"):
+            for found, wanted in zip(
+                getattr(new.hidden_layer, name).weights,
+                getattr(head, name).weights,
+                strict=True,
+            ):
+                np.testing.assert_array_equal(found, wanted)
