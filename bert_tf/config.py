@@ -1,8 +1,6 @@
 """The architecture of a model: its fields and their valid values."""
 
 import dataclasses
-import numbers
-import operator
 from typing import Any
 from typing import Self
 
@@ -29,8 +27,11 @@ ATTENTION_TILE = 128
 # Ids and sizes are int32, and other numbers float32.
 _LARGEST_INT = 2**31 - 1
 _LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
+# Valid values of fields that are no activations.
+_CHOICES = {"classifier_pooling": ("cls", "mean")}
 # Sizes that may be 0 in some families.
 _MAY_BE_0 = ("type_vocab_size", "padding_idx")
+_POSITIVE = ("initializer_range", "layer_norm_eps")
 
 
 def _stored_if_set(default: Any) -> Any:
@@ -85,6 +86,25 @@ class BertConfig:
         drops_classifier_input: Whether there is dropout before that layer too.
         classifier_dropout_prob: Dropout of a new classifier, in `[0, 1)`.
         span_dropout_prob: Dropout before the span head, in `[0, 1)`.
+        norm_first: Whether blocks normalise what they read, not what they add
+            up, and have a gated feed-forward layer (ModernBERT): see
+            `PreNormBlock`. `hidden_dropout_prob` then is what follows the
+            attention.
+        has_biases: Whether layers have biases, apart from outputs of heads.
+        embedding_dropout_prob: Dropout of the embeddings, in `[0, 1)`; None
+            for `hidden_dropout_prob`.
+        inner_dropout_prob: Dropout inside of a gated layer, in `[0, 1)`.
+        rotary_theta: Base of the angles by which queries and keys are turned,
+            instead of position embeddings; None for the latter.
+        local_rotary_theta: The same in layers with windows; None for the same.
+        attention_window: How many tokens to each side a token sees in layers
+            with windows; None if all layers see the whole row.
+        full_attention_every: Every so many layers, the first one included,
+            there is no window.
+        shared_head: Whether all heads begin with what BERT's masked-LM head
+            begins with: dense, `classifier_hidden_act`, LayerNorm.
+        classifier_pooling: What a classifier sees: "cls", the first vector, or
+            "mean", that of all tokens.
 
     Raises:
         ValueError: If a value is out of its range; the message names the field.
@@ -123,6 +143,16 @@ class BertConfig:
     drops_classifier_input: bool = _stored_if_set(False)
     classifier_dropout_prob: float = _stored_if_set(0.1)
     span_dropout_prob: float = _stored_if_set(0.0)
+    norm_first: bool = _stored_if_set(False)
+    has_biases: bool = _stored_if_set(True)
+    embedding_dropout_prob: float | None = _stored_if_set(None)
+    inner_dropout_prob: float = _stored_if_set(0.0)
+    rotary_theta: float | None = _stored_if_set(None)
+    local_rotary_theta: float | None = _stored_if_set(None)
+    attention_window: int | None = _stored_if_set(None)
+    full_attention_every: int = _stored_if_set(1)
+    shared_head: bool = _stored_if_set(False)
+    classifier_pooling: str = _stored_if_set("cls")
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -138,18 +168,19 @@ class BertConfig:
             elif field.type is bool:
                 valid = type(value) is bool
                 expected = "True or False"
-            elif field.name in ("initializer_range", "layer_norm_eps"):
+            elif "theta" in field.name or field.name in _POSITIVE:
                 valid = _is_number(value) and 0 < value <= _LARGEST_FLOAT
                 expected = "a positive, finite number"
-            elif field.type is float:
+            elif field.type in (float, float | None):
                 valid = _is_number(value) and 0 <= value < 1
                 expected = "a number in [0, 1)"
             elif field.name == "model_type":
                 valid = isinstance(value, str)
                 expected = "a name"
             else:
-                valid = value in ACTIVATIONS
-                expected = f"one of {', '.join(ACTIVATIONS)}"
+                choices = _CHOICES.get(field.name, ACTIVATIONS)
+                valid = value in choices
+                expected = f"one of {', '.join(choices)}"
             if not valid:
                 raise ValueError(
                     f"`{field.name}` must be {expected}. "
@@ -160,6 +191,12 @@ class BertConfig:
                 "`num_attention_heads` must divide `hidden_size`. Received: "
                 f"num_attention_heads={self.num_attention_heads}, "
                 f"hidden_size={self.hidden_size}."
+            )
+        if self.attention_window is not None and self.is_decoder:
+            raise ValueError(
+                "`is_decoder` must be False in a model with an "
+                "`attention_window`, which looks to both sides. "
+                "Received: is_decoder=True."
             )
         if self.num_blocks > self.num_hidden_layers:
             raise ValueError(
@@ -207,12 +244,28 @@ class BertConfig:
     @property
     def masked_lm_act(self) -> str:
         """Activation of the masked-LM head."""
+        if self.shared_head:
+            return self.classifier_hidden_act or self.hidden_act
         return sizes.MASKED_LM_ACTS.get(self.model_type, self.hidden_act)
 
     @property
     def is_trained_on_pairs(self) -> bool:
         """Whether pre-training has a head for pairs of sentences."""
         return self.classifier_hidden_act is None
+
+    @property
+    def output_range(self) -> float:
+        """`initializer_range` of kernels whose outputs are added up.
+
+        It falls with the depth where nothing normalises the sum.
+        """
+        depth = 2 * self.num_hidden_layers if self.norm_first else 1
+        return self.initializer_range / depth**0.5
+
+    def is_local(self, layer: int) -> bool:
+        """Returns whether a layer has a window."""
+        is_full = layer % self.full_attention_every == 0
+        return self.attention_window is not None and not is_full
 
     def check_length(self, max_seq_length: int) -> None:
         """Checks that the model has positions for such sequences.
@@ -238,49 +291,6 @@ class BertConfig:
             for field in dataclasses.fields(self)
             if formats.is_stored(field, getattr(self, field.name))
         }
-
-
-def whole_number(name: str, value: Any) -> int:
-    """Returns an argument as an int, also if it is a NumPy integer.
-
-    Files of models can only hold Python's numbers.
-
-    Args:
-        name: Name of the argument.
-        value: Value of the argument.
-
-    Raises:
-        ValueError: If it is no integer.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, bool):
-        raise ValueError(
-            f"`{name}` must be an integer. "
-            f"Received: {name}={messages.shortened(value)}."
-        )
-    return number
-
-
-def fraction(name: str, value: Any) -> float:
-    """Returns an argument as a float, also if it is a NumPy number.
-
-    Args:
-        name: Name of the argument.
-        value: Value of the argument.
-
-    Raises:
-        ValueError: If it is no number in [0, 1).
-    """
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not is_number or not 0 <= value < 1:
-        raise ValueError(
-            f"`{name}` must be a number in [0, 1). "
-            f"Received: {name}={messages.shortened(value)}."
-        )
-    return float(value)
 
 
 def _is_number(value):

@@ -52,6 +52,27 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "drops_classifier_input": True,
     },
 }
+# transformers' defaults, but for sizes and pooling.
+FAMILIES["modernbert"] = {
+    "vocab_size": 50368,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "max_position_embeddings": 8192,
+    "type_vocab_size": 0,
+    "layer_norm_eps": 1e-5,
+    "has_pooler": False,
+    "classifier_hidden_act": "gelu",
+    "classifier_dropout_prob": 0.0,
+    "norm_first": True,
+    "has_biases": False,
+    "embedding_dropout_prob": 0.0,
+    "rotary_theta": 160000.0,
+    "local_rotary_theta": 10000.0,
+    "attention_window": 64,
+    "full_attention_every": 3,
+    "shared_head": True,
+}
 FAMILIES["xlm-roberta"] = FAMILIES["roberta"] | {"vocab_size": 250002}
 FAMILIES["camembert"] = FAMILIES["roberta"] | {"vocab_size": 32005}
 # {family: activation of its masked-LM heads, whatever that of the encoder is},
@@ -59,6 +80,16 @@ FAMILIES["camembert"] = FAMILIES["roberta"] | {"vocab_size": 32005}
 MASKED_LM_ACTS = dict.fromkeys(
     ("camembert", "electra", "roberta", "xlm-roberta"), "gelu"
 )
+
+
+def _modern(intermediate_size, local_rotary_theta=10000.0):
+    """Returns in what released models differ from transformers' defaults."""
+    return {
+        "intermediate_size": intermediate_size,
+        "local_rotary_theta": local_rotary_theta,
+        "classifier_pooling": "mean",
+    }
+
 
 # {name: (family, number of layers, hidden size, other fields)}.
 _NAMED: dict[str, tuple[str, int, int, dict[str, Any]]] = {
@@ -110,6 +141,16 @@ _NAMED: dict[str, tuple[str, int, int, dict[str, Any]]] = {
     "albert-large": ("albert", 24, 1024, {}),
     "albert-xlarge": ("albert", 24, 2048, {"num_attention_heads": 16}),
     "albert-xxlarge": ("albert", 12, 4096, {}),
+    # Warner et al. 2024 (arXiv 2412.13663), table 4.
+    "modernbert-base": ("modernbert", 22, 768, _modern(1152)),
+    "modernbert-large": ("modernbert", 28, 1024, _modern(2624)),
+    # Weller et al. 2025, Ettin (arXiv 2507.11412), table 1.
+    "ettin-17m": ("modernbert", 7, 256, _modern(384, 160000.0)),
+    "ettin-32m": ("modernbert", 10, 384, _modern(576, 160000.0)),
+    "ettin-68m": ("modernbert", 19, 512, _modern(768, 160000.0)),
+    "ettin-150m": ("modernbert", 22, 768, _modern(1152, 160000.0)),
+    "ettin-400m": ("modernbert", 28, 1024, _modern(2624, 160000.0)),
+    "ettin-1b": ("modernbert", 28, 1792, _modern(3840, 160000.0)),
 }
 NAMES = tuple(_NAMED)
 

@@ -134,6 +134,7 @@ def test_training_resumes_and_is_evaluated(folder, run_program):
         "num_warmup_steps": 1,
         "learning_rate_decay": "linear",
         "learning_rate_drop": True,
+        "num_decay_steps": None,
         "weight_decay": 0.01,
         "adam_beta_2": 0.999,
         "adam_epsilon": 1e-6,

@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.arguments import whole_number
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import model_folder
 from bert_tf.checkpoints import parts
@@ -22,7 +23,6 @@ from bert_tf.checkpoints import reader
 from bert_tf.checkpoints import report
 from bert_tf.checkpoints import variables
 from bert_tf.config import BertConfig
-from bert_tf.config import whole_number
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import HiddenLayer
 from bert_tf.models import token_classifier

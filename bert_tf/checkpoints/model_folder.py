@@ -74,6 +74,14 @@ ARCHITECTURE_FIELDS = (
     "embedding_size",
     "num_hidden_groups",
     "padding_idx",
+    "norm_first",
+    "has_biases",
+    "rotary_theta",
+    "local_rotary_theta",
+    "attention_window",
+    "full_attention_every",
+    "shared_head",
+    "classifier_pooling",
 )
 
 

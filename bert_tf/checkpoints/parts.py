@@ -2,6 +2,9 @@
 
 ENCODER = "encoder"
 POOLER = "pooler"
+# What all heads of some families begin with; elsewhere a part of the
+# masked-LM head.
+TRANSFORM = "transform"
 MASKED_LM = "masked_lm"
 NEXT_SENTENCE = "next_sentence"
 CLASSIFIER = "classifier"
@@ -14,6 +17,7 @@ DISCRIMINATOR = "discriminator"
 NAMES = {
     ENCODER: "encoder",
     POOLER: "pooler",
+    TRANSFORM: "first layer of heads",
     MASKED_LM: "masked-LM head",
     NEXT_SENTENCE: "next-sentence head",
     CLASSIFIER: "classifier head",

@@ -226,7 +226,7 @@ def _missing_decoder(checkpoint, wanted):
         return
     for name, original in checkpoint.family.tied.items():
         if (
-            original.endswith("word_embeddings.weight")
+            original.endswith("_embeddings.weight")
             and name not in checkpoint.container.shapes
         ):
             note = "the untied decoder is missing"

@@ -5,6 +5,7 @@ attention heads, H size of one head, R row of a chunk of queries.
 """
 
 from typing import Any
+from typing import ClassVar
 
 import keras
 from keras import ops
@@ -99,6 +100,9 @@ class SelfAttention(ConfiguredLayer):
     Raises:
         ValueError: If `attention_chunk` is another number.
     """
+
+    # The layers that LoRA changes.
+    adapted: ClassVar[tuple[str, ...]] = ("query", "value")
 
     def __init__(
         self,

@@ -24,7 +24,8 @@ class Dense(keras.layers.Dense):
     """
 
     def call(self, inputs, training=None):
-        if not training or self.compute_dtype not in ("bfloat16", "float16"):
+        is_16_bit = self.compute_dtype in ("bfloat16", "float16")
+        if not training or not is_16_bit or self.bias is None:
             return super().call(inputs)
         bias = ops.cast(self.bias, self.compute_dtype)
         outputs = add_bias(ops.matmul(inputs, self.kernel), bias)

@@ -69,10 +69,12 @@ class ConfiguredModel(Configured, ModelThatKeepsFrozen):
 class ConfiguredLayer(Configured, LayerThatKeepsFrozen):
     """A layer with a configuration, and makers of the sublayers of BERT."""
 
-    def make_kernel_initializer(self) -> keras.initializers.Initializer:
+    def make_kernel_initializer(
+        self, stddev: float | None = None
+    ) -> keras.initializers.Initializer:
         # A new instance each time: a shared one repeats its values.
         return keras.initializers.TruncatedNormal(
-            stddev=self.config.initializer_range
+            stddev=stddev or self.config.initializer_range
         )
 
     def make_dense(
@@ -81,12 +83,18 @@ class ConfiguredLayer(Configured, LayerThatKeepsFrozen):
         name: str,
         dense_class: type[keras.layers.Dense] = Dense,
         num_inputs: int | None = None,
+        stddev: float | None = None,
         **kwargs: Any,
     ) -> keras.layers.Dense:
-        """Returns a built `Dense`; `num_inputs` defaults to the hidden size."""
+        """Returns a built `Dense`.
+
+        `num_inputs` defaults to the hidden size, `stddev` and `use_bias` to
+        the configuration's `initializer_range` and `has_biases`.
+        """
+        kwargs.setdefault("use_bias", self.config.has_biases)
         dense = dense_class(
             units,
-            kernel_initializer=self.make_kernel_initializer(),
+            kernel_initializer=self.make_kernel_initializer(stddev),
             dtype=self.dtype_policy,
             name=name,
             **kwargs,
@@ -103,6 +111,7 @@ class ConfiguredLayer(Configured, LayerThatKeepsFrozen):
         """Returns a built layer; `num_inputs` is as in `make_dense`."""
         layer_norm = keras.layers.LayerNormalization(
             epsilon=self.config.layer_norm_eps,
+            center=self.config.has_biases,
             dtype=self.dtype_policy,
             name=name,
         )

@@ -17,6 +17,9 @@ from bert_tf.layers.configured import ConfiguredLayer
 class BertEmbeddings(ConfiguredLayer):
     """Sum of three embeddings, LayerNorm, dropout (Devlin et al., fig. 2).
 
+    There are two in a family without segments, and one if queries and keys are
+    turned by their positions instead.
+
     With an `embedding_size`, a dense layer then projects them to the hidden
     size (factorised embeddings, Lan et al. 2020, arXiv 1909.11942, section
     3.1).
@@ -64,8 +67,10 @@ class BertEmbeddings(ConfiguredLayer):
             self._take(self._shared())
         else:
             self._make_tables()
+        rate = config.embedding_dropout_prob
         self.output_dropout = self.make_dropout(
-            config.hidden_dropout_prob, "output_dropout"
+            config.hidden_dropout_prob if rate is None else rate,
+            "output_dropout",
         )
         if config.embedding_size is not None:
             self.projection = self.make_dense(
@@ -77,10 +82,11 @@ class BertEmbeddings(ConfiguredLayer):
     def _make_tables(self):
         config = self.config
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
-        self.position_embeddings = self._table(
-            "position_embeddings",
-            config.first_position + config.max_position_embeddings,
-        )
+        if config.rotary_theta is None:
+            self.position_embeddings = self._table(
+                "position_embeddings",
+                config.first_position + config.max_position_embeddings,
+            )
         if config.type_vocab_size:
             self.segment_embeddings = self._table(
                 "segment_embeddings", config.type_vocab_size
@@ -98,7 +104,8 @@ class BertEmbeddings(ConfiguredLayer):
                 f"{other.config.embedding_width}."
             )
         self.word_embeddings = other.word_embeddings
-        self.position_embeddings = other.position_embeddings
+        if self.config.rotary_theta is None:
+            self.position_embeddings = other.position_embeddings
         if self.config.type_vocab_size:
             self.segment_embeddings = other.segment_embeddings
         self.layer_norm = other.layer_norm
@@ -127,19 +134,10 @@ class BertEmbeddings(ConfiguredLayer):
         # Summed in float32, even if the tables have fewer bits.
         x_BLD = _float32(ops.take(self.word_embeddings, input_ids, axis=0))
         x_BLD = _trained_at(x_BLD, trained)
-        if position_ids is not None:
-            position_ids = ops.cast(position_ids, "int32")
-            position_ids = position_ids + self.config.first_position
-        elif self.config.padding_idx is not None:
-            position_ids = self._positions_of_tokens(input_ids)
-        if position_ids is None:
-            places = self._leading_rows(ops.shape(input_ids)[1])
-        else:
-            places = ops.take(self.position_embeddings, position_ids, axis=0)
-        if self.config.padding_idx is not None:
-            places = _trained_at(places, trained)
-        # Not `+=`, which PyTorch does in place, in tensors of the caller too.
-        x_BLD = x_BLD + _float32(places)
+        if self.config.rotary_theta is None:
+            places = self._places(input_ids, position_ids, trained)
+            # Not `+=`, which PyTorch does in place, in the caller's tensors.
+            x_BLD = x_BLD + _float32(places)
         num_segments = self.config.type_vocab_size
         if num_segments == 1:
             x_BLD = x_BLD + _float32(self.segment_embeddings)
@@ -160,6 +158,20 @@ class BertEmbeddings(ConfiguredLayer):
 
     def compute_output_shape(self, input_ids_shape, *other_shapes):
         return (*input_ids_shape, self.config.hidden_size)
+
+    def _places(self, input_ids, position_ids, trained):
+        """Returns the position embeddings, float `[L, D]` or `[B, L, D]`."""
+        if position_ids is not None:
+            position_ids = ops.cast(position_ids, "int32")
+            position_ids = position_ids + self.config.first_position
+        elif self.config.padding_idx is not None:
+            position_ids = self._positions_of_tokens(input_ids)
+        if position_ids is None:
+            return self._leading_rows(ops.shape(input_ids)[1])
+        places = ops.take(self.position_embeddings, position_ids, axis=0)
+        if self.config.padding_idx is not None:
+            places = _trained_at(places, trained)
+        return places
 
     def _leading_rows(self, length):
         """Returns the first rows of the table, float `[L, D]`."""

@@ -8,8 +8,11 @@ from typing import Any
 
 import keras
 
+from bert_tf import features
 from bert_tf.features import Tensor
 from bert_tf.layers.attention import SelfAttention
+from bert_tf.layers.attention import gather_queries
+from bert_tf.layers.attention import make_attention_mask
 from bert_tf.layers.basic import apply_activation
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
@@ -25,8 +28,9 @@ class EncoderBlock(ConfiguredLayer):
 
     Call arguments:
         inputs: float `[batch, length, hidden]`.
-        attention_mask: bool `[batch, 1 or queries, length]`, True where a
-            query may look at a key.
+        attention_mask: What `layout_of` returned, or `layout_at`: bool
+            `[batch, 1 or queries, length]`, True where a query may look at a
+            key.
         queries: float `[batch, queries, hidden]`, rows of `inputs` that the
             block is computed for; None for all.
         seeds: Seeds of the three dropouts, from `draw_seeds`; None for new
@@ -118,6 +122,26 @@ class EncoderBlock(ConfiguredLayer):
                 self.output_dropout,
             )
         )
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The arguments that make a block which computes the same."""
+        return self.config, self.attention_chunk
+
+    # What a block must know of a batch beside the vectors. The encoder asks a
+    # block for it, because kinds of blocks differ in it.
+
+    def layout_of(self, inputs: features.Batch) -> Tensor:
+        """Returns the mask of an encoder's inputs."""
+        return make_attention_mask(
+            inputs[features.INPUT_MASK],
+            inputs.get(features.SEQUENCE_IDS),
+            left_to_right=self.config.is_decoder,
+        )
+
+    def layout_at(self, layout: Tensor, positions: Tensor | int) -> Tensor:
+        """Returns the mask of the queries at `positions` alone."""
+        return gather_queries(layout, positions)
 
     def get_config(self):
         return super().get_config() | {"attention_chunk": self.attention_chunk}

@@ -9,8 +9,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.config import fraction
-from bert_tf.config import whole_number
+from bert_tf.arguments import fraction
+from bert_tf.arguments import whole_number
 from bert_tf.features import Tensor
 from bert_tf.layers.basic import apply_activation
 from bert_tf.layers.basic import gather_positions
@@ -74,12 +74,40 @@ class Pooler(ConfiguredLayer):
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class MaskedLMHead(ConfiguredLayer):
+class Transform(ConfiguredLayer):
+    """Dense, activation, LayerNorm: what the masked-LM head begins with.
+
+    In some families other heads do, too, with the same weights at first: see
+    `BertConfig.shared_head`. The outputs are as wide as the embeddings.
+
+    Args:
+        config: A `BertConfig`.
+
+    Call arguments:
+        inputs: float `[..., hidden]`.
+
+    Returns:
+        float `[..., width of the embeddings]`.
+    """
+
+    def build(self, inputs_shape, *other_shapes):
+        width = self.config.embedding_width
+        self.transform = self.make_dense(
+            width, "transform", stddev=self.config.output_range
+        )
+        self.layer_norm = self.make_layer_norm("layer_norm", width)
+
+    def call(self, inputs, training=None):
+        x = self.transform(inputs)
+        return self.layer_norm(apply_activation(self.config.masked_lm_act, x))
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class MaskedLMHead(Transform):
     """Scores every word of the vocabulary at the given positions.
 
-    Dense, activation, LayerNorm, then the product with the word embeddings,
-    which it does not own, plus a bias (Devlin et al. 2018, section 3.1). The
-    outputs of the dense layer are as wide as the embeddings.
+    `Transform`, then the product with the word embeddings, which it does not
+    own, plus a bias (Devlin et al. 2018, section 3.1).
 
     Args:
         config: A `BertConfig`.
@@ -95,20 +123,18 @@ class MaskedLMHead(ConfiguredLayer):
     """
 
     def build(self, sequence_shape, *other_shapes):
-        width = self.config.embedding_width
-        self.transform = self.make_dense(width, "transform")
-        self.layer_norm = self.make_layer_norm("layer_norm", width)
+        super().build(sequence_shape)
         self.output_bias = add_output_bias(self)
 
-    def call(self, sequence, positions, word_embeddings, training=None):
+    def call(  # type: ignore[override]
+        self, sequence, positions, word_embeddings, training=None
+    ):
         x_BPD = sequence
         if positions is not None:
             x_BPD = gather_positions(sequence, positions)
         batch_size, num_predictions, hidden_size = ops.shape(x_BPD)
         # TensorFlow fuses the product of two matrices with the bias.
-        x_ND = ops.reshape(x_BPD, (-1, hidden_size))
-        x_ND = apply_activation(self.config.masked_lm_act, self.transform(x_ND))
-        x_ND = self.layer_norm(x_ND)
+        x_ND = super().call(ops.reshape(x_BPD, (-1, hidden_size)))
         logits_NV = score_words(x_ND, word_embeddings, self.output_bias)
         return ops.reshape(
             logits_NV, (batch_size, num_predictions, self.config.vocab_size)
@@ -202,7 +228,18 @@ class ClassificationHead(ConfiguredLayer):
 
     def build(self, inputs_shape):
         self.input_dropout = self.make_dropout(self.dropout, "input_dropout")
-        self.dense = self.make_dense(self.num_labels, "dense", DenseLogits)
+        # As in ModernBERT, if the input is normalised.
+        hidden_size, is_normal = (
+            self.config.hidden_size,
+            self.config.shared_head,
+        )
+        self.dense = self.make_dense(
+            self.num_labels,
+            "dense",
+            DenseLogits,
+            stddev=hidden_size**-0.5 if is_normal else None,
+            use_bias=True,
+        )
 
     def call(self, inputs, training=None):
         return self.dense(self.input_dropout(inputs, training=training))

@@ -1,6 +1,9 @@
 """Blocks whose activations are computed again for the gradient, not kept."""
 
 import functools
+from collections.abc import Hashable
+from typing import Any
+from typing import cast
 
 import keras
 from keras import ops
@@ -10,13 +13,13 @@ from bert_tf.backend import remat
 from bert_tf.backend import traced_once
 from bert_tf.backend import without_values
 from bert_tf.features import Tensor
-from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.layers.blocks import Block
 
 
 def recompute(
-    block: EncoderBlock,
+    block: Block,
     inputs: Tensor,
-    attention_mask: Tensor,
+    layout: Any,
     queries: Tensor | None = None,
 ) -> Tensor:
     """Calls a block in training, and calls it again for the gradient.
@@ -27,22 +30,23 @@ def recompute(
 
     Args:
         block: The block.
-        inputs, attention_mask, queries: As in a call.
+        inputs, layout, queries: As in a call.
 
     Returns:
         float, as in a call.
     """
-    run = _runner(block.config, block.attention_chunk, block.dtype_policy.name)
+    block_class = cast(Hashable, type(block))
+    run = _runner(block_class, block.arguments, block.dtype_policy.name)
     seeds = block.draw_seeds()
     # Copies, because a variable would be an argument of its own.
     weights = [ops.copy(each) for each in weights_of_block(block)]
     if queries is None:
-        return run(weights, seeds, attention_mask, inputs)
-    return run(weights, seeds, attention_mask, inputs, queries)
+        return run(weights, seeds, layout, inputs)
+    return run(weights, seeds, layout, inputs, queries)
 
 
 @functools.cache
-def _runner(config, attention_chunk, policy):
+def _runner(block_class, arguments, policy):
     """Returns the function that all blocks with these arguments share.
 
     It takes the weights as arguments. As a function of one block, it would keep
@@ -50,14 +54,14 @@ def _runner(config, attention_chunk, policy):
     """
 
     def make_block():
-        block = EncoderBlock(config, attention_chunk, dtype=policy)
+        block = block_class(*arguments, dtype=policy)
         block.build(None)
         return block
 
     like = without_values(make_block)
 
     @traced_once
-    def run(weights, seeds, attention_mask, *inputs):
+    def run(weights, seeds, layout, *inputs):
         def call(*tensors):
             inputs = tensors[: -len(weights)]
             # Tied to the inputs. Otherwise XLA would see the same masks twice,
@@ -67,7 +71,7 @@ def _runner(config, attention_chunk, policy):
             with keras.StatelessScope(values, initialize_variables=False):
                 return like(
                     inputs[0],
-                    attention_mask,
+                    layout,
                     *inputs[1:],
                     seeds=late_seeds,
                     training=True,
@@ -78,19 +82,12 @@ def _runner(config, attention_chunk, policy):
     return run
 
 
-def weights_of_block(block: EncoderBlock) -> list[Tensor]:
+def weights_of_block(block: Block) -> list[Tensor]:
     """Returns the kernels, with LoRA's updates, and all other weights."""
-    attention = block.attention
-    denses = (
-        attention.query,
-        attention.key,
-        attention.value,
-        attention.merge_heads,
-        block.intermediate,
-        block.output_dense,
+    names = ("kernel", "bias", "gamma", "beta")
+    weights = (
+        getattr(layer, name, None)
+        for layer in block._flatten_layers(include_self=False)
+        for name in names
     )
-    norms = (block.attention_layer_norm, block.output_layer_norm)
-    return [
-        *(weight for dense in denses for weight in (dense.kernel, dense.bias)),
-        *(weight for norm in norms for weight in (norm.gamma, norm.beta)),
-    ]
+    return [weight for weight in weights if weight is not None]

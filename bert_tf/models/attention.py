@@ -6,11 +6,10 @@ heads, T layers.
 
 from keras import ops
 
-from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
 from bert_tf.layers import attention
-from bert_tf.layers.attention import make_attention_mask
+from bert_tf.layers.blocks import mask_of
 from bert_tf.models.encoder import BertEncoder
 
 
@@ -29,15 +28,16 @@ def attention_probs(encoder: BertEncoder, inputs: Batch) -> Tensor:
         keys that it may not look at. Queries at padding look at all tokens.
     """
     outputs = encoder(inputs, return_inside=True, training=False)
-    mask = make_attention_mask(
-        inputs[features.INPUT_MASK],
-        inputs.get(features.SEQUENCE_IDS),
-        left_to_right=encoder.config.is_decoder,
-    )
+    blocks, num_layers = encoder.blocks, encoder.config.num_hidden_layers
+    layout = blocks[0].layout_of(inputs)
     return ops.stack(
         [
-            attention.attention_probs(query_BNQH, key_BNKH, mask)
-            for query_BNQH, key_BNKH, _ in outputs["heads"]
+            attention.attention_probs(
+                query_BNQH,
+                key_BNKH,
+                mask_of(blocks[index * len(blocks) // num_layers], layout),
+            )
+            for index, (query_BNQH, key_BNKH, _) in enumerate(outputs["heads"])
         ],
         axis=1,
     )

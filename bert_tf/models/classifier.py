@@ -77,9 +77,7 @@ class BertClassifier(EncoderModel):
         self.classification_head.build((None, self.config.hidden_size))
 
     def call(self, inputs, encoder=None, training=None):
-        encoder = encoder or self.encoder
-        outputs = encoder(inputs, positions=0, training=training)
-        pooled = outputs["pooled_output"]
+        pooled = self.pooled(inputs, encoder, training)
         if self.hidden_layer is not None:
             pooled = self.hidden_layer(pooled, training=training)
         return self.classification_head(pooled, training=training)

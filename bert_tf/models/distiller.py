@@ -177,11 +177,19 @@ def copy_layers(
         ]
     initialized = {variable.path for variable in student.weights}
     for to, source in pairs:
-        for variable, value in zip(to.weights, source.weights):
-            if variable.shape == value.shape:
+        # By name: the first and the last block may have other norms.
+        values = {_name_in(source, each): each for each in source.weights}
+        for variable in to.weights:
+            value = values.get(_name_in(to, variable))
+            if value is not None and variable.shape == value.shape:
                 variable.assign(ops.convert_to_numpy(value))
                 initialized.discard(variable.path)
     return sorted(initialized)
+
+
+def _name_in(layer, variable):
+    """Returns a variable's path within a layer."""
+    return f"/{variable.path}".partition(f"/{layer.name}/")[2]
 
 
 def teacher_inputs(batch: Batch) -> Batch:

@@ -6,19 +6,18 @@ import keras
 from keras import ops
 
 from bert_tf import features
-from bert_tf.config import whole_number
-from bert_tf.layers.attention import gather_queries
-from bert_tf.layers.attention import make_attention_mask
+from bert_tf.arguments import whole_number
 from bert_tf.layers.basic import gather_positions
+from bert_tf.layers.blocks import make_block
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredModel
 from bert_tf.layers.embeddings import BertEmbeddings
-from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.heads import Pooler
 from bert_tf.layers.rematerialization import recompute
 from bert_tf.models.inputs import check_alike
 from bert_tf.models.inputs import check_axes
 from bert_tf.models.inputs import check_names
+from bert_tf.models.inputs import check_positions
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -109,8 +108,9 @@ class BertEncoder(ConfiguredModel):
             name="embeddings",
         )
         self.blocks = [
-            EncoderBlock(
+            make_block(
                 self.config,
+                index,
                 attention_chunk,
                 dtype=self.dtype_policy,
                 name=f"layer_{index}",
@@ -136,19 +136,8 @@ class BertEncoder(ConfiguredModel):
         check_axes(inputs, "[B, L], a batch of sequences")
         check_alike(inputs, features.MODEL_INPUTS)
         first_positions = inputs.get(features.FIRST_POSITIONS)
-        if isinstance(positions, int) and not (
-            positions == 0 or (positions > 0 and first_positions is None)
-        ):
-            raise ValueError(
-                "`positions` must be None, int32 [B, P], 0 or, without "
-                f"`{features.FIRST_POSITIONS}`, a positive number. "
-                f"Received: positions={positions}."
-            )
-        attention_mask = make_attention_mask(
-            inputs[features.INPUT_MASK],
-            inputs.get(features.SEQUENCE_IDS),
-            left_to_right=self.config.is_decoder,
-        )
+        check_positions(positions, first_positions)
+        layout = self.blocks[0].layout_of(inputs)
         leaves_padding = training and not self.trains_padding
         x = self.embeddings(
             inputs[features.INPUT_IDS],
@@ -167,18 +156,13 @@ class BertEncoder(ConfiguredModel):
         is_partial = positions is not None and not return_inside
         for block in blocks[:-1] if is_partial else blocks:
             x, its_heads = self._call_block(
-                block, x, attention_mask, None, return_inside, training
+                block, x, layout, None, return_inside, training
             )
             encoder_outputs.append(x)
             heads.append(its_heads)
         if is_partial:
             x, pooled_output = self._call_last_at(
-                positions,
-                blocks[-1],
-                x,
-                attention_mask,
-                first_positions,
-                training,
+                positions, blocks[-1], x, layout, first_positions, training
             )
         else:
             pooled_output = self.pooler(x, first_positions)
@@ -224,17 +208,20 @@ class BertEncoder(ConfiguredModel):
             raise ValueError(
                 f"`rank` must be 1 or more. Received: rank={rank}."
             )
-        attentions = [block.attention for block in self.blocks]
-        if any(attention.query.lora_enabled for attention in attentions):
+        adapted = [
+            getattr(block.attention, name)
+            for block in self.blocks
+            for name in block.attention.adapted
+        ]
+        if any(dense.lora_enabled for dense in adapted):
             raise ValueError(
                 "`enable_lora` can be called once. Received: a second call."
             )
         # Not `self.trainable`, which would freeze A and B too.
         for variable in self.trainable_variables:
             variable.trainable = False
-        for attention in attentions:
-            for dense in (attention.query, attention.value):
-                dense.enable_lora(rank, lora_alpha=alpha)
+        for dense in adapted:
+            dense.enable_lora(rank, lora_alpha=alpha)
 
     def get_config(self):
         return super().get_config() | {
@@ -244,7 +231,7 @@ class BertEncoder(ConfiguredModel):
         }
 
     def _call_last_at(
-        self, positions, block, x, attention_mask, first_positions, training
+        self, positions, block, x, layout, first_positions, training
     ):
         """Calls the last block only at `positions` and where the pooler reads.
 
@@ -253,7 +240,7 @@ class BertEncoder(ConfiguredModel):
         """
         if isinstance(positions, int) and first_positions is None:
             x = self._call_block_at(
-                max(positions, 1), block, x, attention_mask, training
+                max(positions, 1), block, x, layout, training
             )
             return x[:, :positions], self.pooler(x)
         pooled = first_positions
@@ -265,7 +252,7 @@ class BertEncoder(ConfiguredModel):
             computed = ops.concatenate(
                 [computed, ops.cast(positions, "int32")], axis=1
             )
-        x = self._call_block_at(computed, block, x, attention_mask, training)
+        x = self._call_block_at(computed, block, x, layout, training)
         num_pooled = ops.shape(pooled)[1]
         if first_positions is None:
             return x[:, num_pooled:], self.pooler(x)
@@ -273,26 +260,24 @@ class BertEncoder(ConfiguredModel):
         places = ops.broadcast_to(ops.arange(num_pooled), ops.shape(pooled))
         return x[:, num_pooled:], self.pooler(x, places)
 
-    def _call_block_at(self, positions, block, x, attention_mask, training):
+    def _call_block_at(self, positions, block, x, layout, training):
         x, _ = self._call_block(
             block,
             x,
-            gather_queries(attention_mask, positions),
+            block.layout_at(layout, positions),
             gather_positions(x, positions),
             False,
             training,
         )
         return x
 
-    def _call_block(
-        self, block, x, attention_mask, queries, return_heads, training
-    ):
+    def _call_block(self, block, x, layout, queries, return_heads, training):
         """Returns the block's output and, if they are wanted, its heads."""
         if self.rematerialize and training:
-            return recompute(block, x, attention_mask, queries), None
+            return recompute(block, x, layout, queries), None
         outputs = block(
             x,
-            attention_mask,
+            layout,
             queries,
             return_heads=return_heads,
             training=training,

@@ -5,6 +5,7 @@ from typing import Any
 from typing import ClassVar
 
 import keras
+from keras import ops
 
 from bert_tf import features
 from bert_tf.layers.configured import AnyConfig
@@ -12,8 +13,12 @@ from bert_tf.layers.configured import ConfiguredModel
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.heads import ClassificationHead
 from bert_tf.layers.heads import HiddenLayer
-from bert_tf.models import inputs
+from bert_tf.layers.heads import Transform
+from bert_tf.models import inputs as inputs_lib
 from bert_tf.models.encoder import BertEncoder
+
+# The smallest divisor of a mean, as in sentence-transformers.
+_SMALLEST_COUNT = 1e-9
 
 
 class EncoderModel(ConfiguredModel):
@@ -86,7 +91,7 @@ class EncoderModel(ConfiguredModel):
         return super().evaluate(x, y, *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        inputs.check_is_no_text(x)
+        inputs_lib.check_is_no_text(x)
         return super().predict(x, *args, **kwargs)
 
     def export(
@@ -115,8 +120,10 @@ class EncoderModel(ConfiguredModel):
 
     def make_hidden_layer(
         self, name: str, dropout: float = 0.0
-    ) -> HiddenLayer | None:
+    ) -> HiddenLayer | Transform | None:
         """Returns a classifier's hidden layer; None if the pooler is it."""
+        if self.config.shared_head:
+            return self.make_shared_layer()
         activation = self.config.classifier_hidden_act
         if activation is None or self.encoder.config.has_pooler:
             return None
@@ -130,6 +137,59 @@ class EncoderModel(ConfiguredModel):
 
     def _check_data(self, x, y):
         # What Keras and TensorFlow would say late, in many lines or not at all.
-        inputs.check_is_no_text(x)
-        inputs.check_labels(y, getattr(self, "num_labels", None), self.loss)
-        inputs.check_takes_logits(self.loss)
+        inputs_lib.check_is_no_text(x)
+        inputs_lib.check_labels(y, getattr(self, "num_labels", None), self.loss)
+        inputs_lib.check_takes_logits(self.loss)
+
+    def make_shared_layer(self) -> Transform | None:
+        """Returns what all heads of some families begin with; None elsewhere.
+
+        Its weights have the names of the masked-LM head's, from which they are
+        loaded.
+        """
+        if not self.config.shared_head:
+            return None
+        return Transform(self.config, dtype=self.dtype_policy, name="masked_lm")
+
+    def pooled(
+        self,
+        inputs: features.Batch,
+        encoder: BertEncoder | None,
+        training: bool | None,
+    ) -> features.Tensor:
+        """Returns what the configuration's `classifier_pooling` says.
+
+        Args:
+            inputs: Inputs of the encoder.
+            encoder: What is called, or None for the model's own.
+            training: Whether there is dropout.
+        """
+        encoder = encoder or self.encoder
+        if self.config.classifier_pooling == "cls":
+            outputs = encoder(inputs, positions=0, training=training)
+            return outputs["pooled_output"]
+        if features.FIRST_POSITIONS in inputs:
+            raise ValueError(
+                f"`{features.FIRST_POSITIONS}` must not be given where the "
+                "mean of a row's tokens is classified: "
+                "classifier_pooling='mean'."
+            )
+        sequence = encoder(inputs, training=training)["sequence_output"]
+        mean = mean_of_tokens(sequence, inputs[features.INPUT_MASK])
+        return ops.cast(mean, sequence.dtype)
+
+
+def mean_of_tokens(
+    sequence: features.Tensor, input_mask: features.Tensor
+) -> features.Tensor:
+    """Returns the mean of the vectors that are no padding, float32 `[B, D]`.
+
+    Args:
+        sequence: float `[B, L, D]`.
+        input_mask: `[B, L]`, 1 on tokens and 0 on padding.
+    """
+    # Sums over many tokens: in float32 under every dtype policy.
+    mask_BL1 = ops.cast(input_mask, "float32")[..., None]
+    count_B1 = ops.maximum(ops.sum(mask_BL1, 1), _SMALLEST_COUNT)
+    sum_BD = ops.sum(mask_BL1 * ops.cast(sequence, "float32"), axis=1)
+    return sum_BD / count_B1

@@ -108,6 +108,26 @@ def check_alike(inputs: features.Batch, names: Sequence[str]) -> None:
             )
 
 
+def check_positions(
+    positions: features.Tensor | int | None,
+    first_positions: features.Tensor | None,
+) -> None:
+    """Checks where an encoder's outputs are wanted.
+
+    Raises:
+        ValueError: If it is another number than 0 in rows of several
+            sequences, or a negative one.
+    """
+    if isinstance(positions, int) and not (
+        positions == 0 or (positions > 0 and first_positions is None)
+    ):
+        raise ValueError(
+            "`positions` must be None, int32 [B, P], 0 or, without "
+            f"`{features.FIRST_POSITIONS}`, a positive number. "
+            f"Received: positions={positions}."
+        )
+
+
 def check_bidirectional(config: BertConfig) -> None:
     """Checks that a configuration suits a model of the pooled output.
 

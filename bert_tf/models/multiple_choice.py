@@ -74,9 +74,12 @@ class BertMultipleChoice(EncoderModel):
 
     def call(self, inputs, encoder=None, training=None):
         flat, num_choices = flatten_choices(inputs)
-        encoder = encoder or self.encoder
-        outputs = encoder(flat, positions=0, training=training)
-        pooled = outputs["pooled_output"]
+        if self.config.shared_head and self.config.classifier_pooling == "cls":
+            # As in transformers, the first token, behind what padding there is.
+            first = ops.argmax(flat[features.INPUT_MASK], axis=1)
+            flat = {**flat, features.FIRST_POSITIONS: first[:, None]}
+        pooled = self.pooled(flat, encoder, training)
+        pooled = ops.reshape(pooled, (-1, self.config.hidden_size))
         if self.hidden_layer is not None:
             pooled = self.hidden_layer(pooled, training=training)
         logits = self.choice_head(pooled, training=training)

@@ -12,20 +12,20 @@ import keras
 from keras import ops
 
 from bert_tf import features
-from bert_tf.config import whole_number
+from bert_tf.arguments import whole_number
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
 from bert_tf.layers.basic import Dense
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.models.encoder_model import EncoderModel
+from bert_tf.models.encoder_model import mean_of_tokens
 from bert_tf.models.inputs import check_alike
 from bert_tf.models.inputs import check_names
 from bert_tf.models.sentence_chunks import embed_in_chunks
 
 CLS, MEAN, MAX = "cls", "mean", "max"
 POOLINGS = (CLS, MEAN, MAX)
-# Smallest divisors, as in sentence-transformers.
-_SMALLEST_COUNT = 1e-9
+# The smallest divisor, as in sentence-transformers.
 _SMALLEST_LENGTH = 1e-12
 # Below all outputs of a model.
 _SMALLEST = -1e9
@@ -230,16 +230,17 @@ class BertSentenceEncoder(EncoderModel):
             pooled_ND = outputs["sequence_output"][:, 0]
         else:
             outputs = encoder(inputs, training=training)
-            # Sums over many tokens: in float32 under every dtype policy.
-            hidden_NLD = ops.cast(outputs["sequence_output"], "float32")
-            mask_NL1 = ops.cast(inputs[features.INPUT_MASK], "float32")
-            mask_NL1 = mask_NL1[..., None]
-            if self.pooling == MAX:
-                masked_NLD = ops.where(mask_NL1 > 0, hidden_NLD, _SMALLEST)
-                pooled_ND = ops.max(masked_NLD, axis=1)
+            hidden_NLD = outputs["sequence_output"]
+            mask_NL = inputs[features.INPUT_MASK]
+            if self.pooling == MEAN:
+                pooled_ND = mean_of_tokens(hidden_NLD, mask_NL)
             else:
-                count_N1 = ops.maximum(ops.sum(mask_NL1, 1), _SMALLEST_COUNT)
-                pooled_ND = ops.sum(mask_NL1 * hidden_NLD, axis=1) / count_N1
+                masked_NLD = ops.where(
+                    ops.cast(mask_NL, "bool")[..., None],
+                    ops.cast(hidden_NLD, "float32"),
+                    _SMALLEST,
+                )
+                pooled_ND = ops.max(masked_NLD, axis=1)
         if self.dense is not None and (
             training or not self.has_dense_in_training_only
         ):

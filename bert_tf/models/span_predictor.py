@@ -47,6 +47,7 @@ class BertSpanPredictor(EncoderModel):
     def __init__(self, config: AnyConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.encoder.pooler.leave_out()
+        self.hidden_layer = self.make_shared_layer()
         self.span_head = self.make_head(
             2, "span", self.config.span_dropout_prob
         )
@@ -55,13 +56,17 @@ class BertSpanPredictor(EncoderModel):
     def build(self, input_shape=None):
         if self.built:
             return
-        self.span_head.build((None, None, self.config.hidden_size))
+        shape = (None, None, self.config.hidden_size)
+        if self.hidden_layer is not None:
+            self.hidden_layer.build(shape)
+        self.span_head.build(shape)
 
     def call(self, inputs, encoder=None, training=None):
         outputs = (encoder or self.encoder)(inputs, training=training)
-        logits_BLK = self.span_head(
-            outputs["sequence_output"], training=training
-        )
+        x = outputs["sequence_output"]
+        if self.hidden_layer is not None:
+            x = self.hidden_layer(x, training=training)
+        logits_BLK = self.span_head(x, training=training)
         return {
             "start_logits": logits_BLK[..., 0],
             "end_logits": logits_BLK[..., 1],

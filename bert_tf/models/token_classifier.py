@@ -55,6 +55,7 @@ class BertTokenClassifier(EncoderModel):
     ) -> None:
         super().__init__(config, **kwargs)
         self.encoder.pooler.leave_out()
+        self.hidden_layer = self.make_shared_layer()
         self.classification_head = self.make_head(
             num_labels, "token_classifier", dropout
         )
@@ -66,13 +67,17 @@ class BertTokenClassifier(EncoderModel):
     def build(self, input_shape=None):
         if self.built:
             return
-        self.classification_head.build((None, None, self.config.hidden_size))
+        shape = (None, None, self.config.hidden_size)
+        if self.hidden_layer is not None:
+            self.hidden_layer.build(shape)
+        self.classification_head.build(shape)
 
     def call(self, inputs, encoder=None, training=None):
         outputs = (encoder or self.encoder)(inputs, training=training)
-        return self.classification_head(
-            outputs["sequence_output"], training=training
-        )
+        x = outputs["sequence_output"]
+        if self.hidden_layer is not None:
+            x = self.hidden_layer(x, training=training)
+        return self.classification_head(x, training=training)
 
     def get_config(self):
         return super().get_config() | {

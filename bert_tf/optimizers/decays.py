@@ -3,7 +3,7 @@
 import math
 import numbers
 
-DECAYS = ("linear", "cosine")
+DECAYS = ("linear", "cosine", "root")
 
 
 def check(
@@ -11,6 +11,7 @@ def check(
     num_train_steps: int,
     num_warmup_steps: int,
     decay: str,
+    num_decay_steps: int | None = None,
 ) -> None:
     """Checks the arguments of a `WarmupDecay`.
 
@@ -21,6 +22,7 @@ def check(
         ("peak_learning_rate", peak_learning_rate),
         ("num_train_steps", num_train_steps),
         ("num_warmup_steps", num_warmup_steps),
+        ("num_decay_steps", 1 if num_decay_steps is None else num_decay_steps),
     ):
         # Tensors and arrays are fine too.
         is_number = isinstance(value, numbers.Real) or hasattr(value, "dtype")
@@ -42,6 +44,12 @@ def check(
             num_warmup_steps,
             num_warmup_steps >= 0,
             "0 or more",
+        ),
+        (
+            "num_decay_steps",
+            num_decay_steps,
+            num_decay_steps is None or num_decay_steps > 0,
+            "positive or None",
         ),
     ):
         if not is_good:

@@ -27,7 +27,8 @@ def _encoder_and_depth(path):
     the blocks, even for a layer whose name is like a block's.
     """
     found = re.search(
-        r"(?:^|/)(?:layer_(\d+)/(?:attention|intermediate|output)|embeddings/)",
+        r"(?:^|/)(?:layer_(\d+)/(?:attention|intermediate|output|feed_forward|"
+        r"final_layer_norm)|embeddings/)",
         path,
     )
     if not found:

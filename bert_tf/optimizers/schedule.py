@@ -30,9 +30,12 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
         linear  decay(x) = x
         cosine  decay(x) = (1 - cos(pi * x)) / 2
+        root    decay(x) = 1 - sqrt(1 - x)
 
     The cosine is half a wave (arXiv 1608.03983, with one period and no
-    restart).
+    restart). The root falls fastest at first; it is for a rate that is constant
+    until the last `num_decay_steps` (warmup, stable, decay: Hagele et al. 2024,
+    arXiv 2405.18392, which calls it 1-sqrt).
 
     Args:
         peak_learning_rate: Float, 0 or more, towards which the warmup rises.
@@ -43,6 +46,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         drop: Whether the decay is counted from step 0, as above. If False, it
             is counted from the end of the warmup, with x = (N - t) / (N - W),
             and the rate does not drop.
+        num_decay_steps: None, or after how many steps of decay the training
+            ends, whatever `drop` is; until then the rate is constant.
 
     Call arguments:
         step: The step, from 0: a number, or a scalar tensor.
@@ -71,6 +76,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         *,
         decay: str = "linear",
         drop: bool = True,
+        num_decay_steps: int | None = None,
     ) -> None:
         super().__init__()
         self.peak_learning_rate = peak_learning_rate
@@ -78,19 +84,26 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.num_warmup_steps = num_warmup_steps
         self.decay = decay
         self.drop = drop
+        self.num_decay_steps = num_decay_steps
         decays.check(
-            peak_learning_rate, num_train_steps, num_warmup_steps, decay
+            peak_learning_rate,
+            num_train_steps,
+            num_warmup_steps,
+            decay,
+            num_decay_steps,
         )
 
     def __call__(self, step):
         step = ops.cast(step, "float32")
         start = 0 if self.drop else self.num_warmup_steps
         # No divisor is 0. Where one would be, `where` takes the other side.
-        decayed = ops.maximum(self.num_train_steps - step, 0.0) / max(
-            self.num_train_steps - start, 1
-        )
+        num_steps = self.num_decay_steps or max(self.num_train_steps - start, 1)
+        left = ops.maximum(self.num_train_steps - step, 0.0)
+        decayed = ops.minimum(left / num_steps, 1.0)
         if self.decay == "cosine":
             decayed = (1 - ops.cos(math.pi * decayed)) / 2
+        elif self.decay == "root":
+            decayed = 1 - ops.sqrt(1 - decayed)
         warmed = step / max(self.num_warmup_steps, 1)
         return self.peak_learning_rate * ops.where(
             step < self.num_warmup_steps, warmed, decayed
@@ -103,6 +116,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             "num_warmup_steps": self.num_warmup_steps,
             "decay": self.decay,
             "drop": self.drop,
+            "num_decay_steps": self.num_decay_steps,
         }
 
     @classmethod

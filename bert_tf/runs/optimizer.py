@@ -6,9 +6,14 @@ from bert_tf.optimizers import loss_scale
 from bert_tf.optimizers.bert import BertOptimizer
 from bert_tf.optimizers.lamb import LambOptimizer
 from bert_tf.optimizers.schedule import WarmupDecay
+from bert_tf.optimizers.stable_adamw import StableAdamW
 from bert_tf.runs.options import OptimizerOptions
 
-_CLASSES = {"bert": BertOptimizer, "lamb": LambOptimizer}
+_CLASSES = {
+    "bert": BertOptimizer,
+    "lamb": LambOptimizer,
+    "stable_adamw": StableAdamW,
+}
 
 
 def make(
@@ -36,6 +41,7 @@ def make(
             options.num_warmup_steps,
             decay=options.learning_rate_decay,
             drop=options.learning_rate_drop,
+            num_decay_steps=options.num_decay_steps,
         ),
         weight_decay=options.weight_decay,
         beta_2=options.adam_beta_2,

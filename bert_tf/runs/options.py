@@ -13,7 +13,7 @@ from bert_tf.runs import output_folder
 from bert_tf.training.options import LoopOptions
 from bert_tf.training.settings import MASKS_OF_ALL_QUERIES
 
-OPTIMIZERS = ("bert", "lamb")
+OPTIMIZERS = ("bert", "lamb", "stable_adamw")
 ATTENTION = ("bidirectional", "left_to_right")
 REPLACED_TOKENS = "replaced_tokens"
 OBJECTIVES = ("masked_tokens", REPLACED_TOKENS)
@@ -301,7 +301,7 @@ class RateOptions:
         "Correct the bias of Adam's moments, which google-research/bert does "
         "not do, and fairseq does for RoBERTa and SpanBERT. The first hundreds "
         "of steps are then several times smaller, and training on few examples "
-        "is steadier. Default: only for lamb.",
+        "is steadier. Default: not for bert.",
         of_training=True,
     )
     layerwise_learning_rate_decay: float = described.option(
@@ -357,7 +357,8 @@ class OptimizerOptions(RateOptions):
     optimizer: str = described.option(
         "bert",
         "bert: Adam with weight decay, as in google-research/bert; lamb: for "
-        "batches of thousands.",
+        "batches of thousands; stable_adamw: Adam with smaller steps where "
+        "gradients grow suddenly, as ModernBERT was trained.",
         choices=OPTIMIZERS,
     )
     num_warmup_steps: int = described.option(
@@ -367,8 +368,15 @@ class OptimizerOptions(RateOptions):
     )
     learning_rate_decay: str = described.option(
         "linear",
-        "Form of the learning rate after the warmup.",
+        "Form of the learning rate's decay. root falls fastest at first; it is "
+        "for --num_decay_steps.",
         choices=decays.DECAYS,
+    )
+    num_decay_steps: int | None = described.option(
+        None,
+        "Only this many last steps have a decay: before, the learning rate is "
+        "constant (warmup, stable, decay). Default: all steps have it.",
+        described.POSITIVE,
     )
     weight_decay: float = described.option(
         0.01, "Weight decay; 0 for none.", described.NOT_NEGATIVE

@@ -22,6 +22,7 @@ from bert_tf import files
 from bert_tf import formats
 from bert_tf.checkpoints import config_json
 from bert_tf.checkpoints import model_folder
+from bert_tf.layers.heads import Transform
 from bert_tf.serving import publishing
 from bert_tf.serving import saved_model
 from bert_tf.serving.formats import onnx_graph
@@ -41,6 +42,7 @@ from bert_tf.tasks import calibration
 from bert_tf.tasks import families
 from bert_tf.tasks.features.options import CLS
 from bert_tf.tasks.features.options import MAX
+from bert_tf.tasks.features.options import MEAN
 from bert_tf.tasks.question_answering.task import OUTPUTS
 from bert_tf.text import packing
 from bert_tf.text.tokenizers import files as tokenizer_files
@@ -337,23 +339,34 @@ def _add_logits(graph, servable, head, inputs):
     """Adds a head on the pooled outputs: logits `[B, labels]`."""
     model = servable.model
     *_, sequence = onnx_graph.add_encoder(graph, model.encoder, inputs)
-    x = onnx_graph.add_pooled(graph, model.encoder, sequence)
-    if model.hidden_layer is not None:
-        x = graph.activation(
-            model.hidden_layer.activation,
-            graph.dense(model.hidden_layer.dense, x),
-        )
+    if model.config.classifier_pooling == MEAN:
+        x = _add_pooling(graph, sequence, inputs[1], MEAN)
+    else:
+        x = onnx_graph.add_pooled(graph, model.encoder, sequence)
+    x = _add_hidden_layer(graph, model.hidden_layer, x)
     # The softmax or sigmoids of these logits are calibrated probabilities. A
     # reranker that was tuned elsewhere has no task.
     temperature = calibration.temperature_of(servable.task)
     return graph.dense(head.dense, x, 1 / temperature)
 
 
+def _add_hidden_layer(graph, layer, x):
+    """Adds what a head begins with; nothing if `layer` is None."""
+    if isinstance(layer, Transform):
+        x = graph.dense(layer.transform, x)
+        x = graph.activation(layer.config.masked_lm_act, x)
+        return graph.layer_norm(layer.layer_norm, x)
+    if layer is None:
+        return x
+    return graph.activation(layer.activation, graph.dense(layer.dense, x))
+
+
 def make_tagger(servable: Any) -> Any:
     """Returns the ModelProto of a tagger."""
     graph, model = OnnxGraph(), servable.model
     *_, sequence = onnx_graph.add_encoder(graph, model.encoder)
-    logits = graph.dense(model.classification_head.dense, sequence)
+    x = _add_hidden_layer(graph, model.hidden_layer, sequence)
+    logits = graph.dense(model.classification_head.dense, x)
     axes = [onnx_graph.LENGTH, model.num_labels]
     return graph.to_model({"logits": (logits, axes)})
 
@@ -362,7 +375,8 @@ def make_span_predictor(servable: Any) -> Any:
     """Returns the ModelProto of a model for question answering."""
     graph, model = OnnxGraph(), servable.model
     *_, sequence = onnx_graph.add_encoder(graph, model.encoder)
-    logits = graph.dense(model.span_head.dense, sequence)
+    x = _add_hidden_layer(graph, model.hidden_layer, sequence)
+    logits = graph.dense(model.span_head.dense, x)
     return graph.to_model(
         {
             name: (

@@ -11,7 +11,7 @@ from bert_tf import features
 from bert_tf import files
 from bert_tf import messages
 from bert_tf import sizes
-from bert_tf.config import whole_number
+from bert_tf.arguments import whole_number
 from bert_tf.text import packing
 from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec

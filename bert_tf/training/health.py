@@ -237,17 +237,19 @@ def flops_per_example(
         num_predictions: Predicted positions of an example.
     """
     hidden = config.hidden_size
-    # Query, key, value and output; scores and context; feed-forward.
-    block = length * (
-        8 * hidden * hidden
-        + 4 * length * hidden
-        + 4 * hidden * config.intermediate_size
-    )
+    # Query, key, value and output; feed-forward, maybe with a gate.
+    inner = config.intermediate_size * (6 if config.norm_first else 4)
+    blocks = config.num_hidden_layers * length * hidden * (8 * hidden + inner)
+    # Scores and context, of windows those that are computed.
+    for layer in range(config.num_hidden_layers):
+        seen = length
+        if config.is_local(layer):
+            seen = min(length, 3 * (config.attention_window or 0))
+        blocks += 4 * length * seen * hidden
     width = config.embedding_width
     head = num_predictions * 2 * width * (hidden + config.vocab_size)
     pooler = 2 * hidden * hidden if config.is_trained_on_pairs else 0
     projection = 0
     if config.embedding_size is not None:
         projection = length * 2 * width * hidden
-    blocks = config.num_hidden_layers * block
     return 3.0 * (projection + blocks + head + pooler)

@@ -31,6 +31,7 @@ _CONSEQUENCES = (
             "learning_rate",
             "learning_rate_decay",
             "learning_rate_drop",
+            "num_decay_steps",
             "num_train_steps",
             "num_warmup_steps",
         },

@@ -136,12 +136,29 @@ def test_a_discriminator_s_folder_is_loaded_as_one(tmp_path):
         ("albert-large", parts.POOLER, 17_683_968),
         ("albert-xlarge", parts.POOLER, 58_724_864),
         ("albert-xxlarge", parts.POOLER, 222_595_584),
+        ("modernbert-base", parts.POOLER, 149_014_272),
+        ("modernbert-base", parts.MASKED_LM, 149_655_232),
+        ("modernbert-large", parts.POOLER, 394_781_696),
+        ("modernbert-large", parts.MASKED_LM, 395_881_664),
+        ("ettin-17m", parts.POOLER, 16_797_440),
+        ("ettin-17m", parts.MASKED_LM, 16_913_600),
+        ("ettin-32m", parts.POOLER, 31_883_136),
+        ("ettin-32m", parts.MASKED_LM, 32_081_344),
+        ("ettin-68m", parts.POOLER, 68_144_640),
+        ("ettin-68m", parts.MASKED_LM, 68_457_664),
+        ("ettin-150m", parts.MASKED_LM, 149_655_232),
+        ("ettin-400m", parts.MASKED_LM, 395_881_664),
+        ("ettin-1b", parts.POOLER, 1_028_050_688),
+        ("ettin-1b", parts.MASKED_LM, 1_031_314_112),
     ],
 )
 def test_published_models_have_as_many_parameters(name, head, expected):
     config = BertConfig.named(name)
     family = families.of_config(config)
-    table = family.table(config, (parts.ENCODER, head))
+    its_parts = {parts.ENCODER, head}
+    if head == parts.MASKED_LM:
+        its_parts.add(parts.TRANSFORM)
+    table = family.table(config, its_parts)
     assert sum(math.prod(tensor.shape) for tensor in table) == expected
     assert families.parse_config(families.write_config(config)) == config
 
@@ -231,7 +248,12 @@ def test_positions_of_roberta_are_repeated_from_its_first(tmp_path):
 @pytest.mark.parametrize(
     "case, file_format",
     [
-        *((case, "hugging_face") for case in (*OWN_LAYERS, "bert")),
+        *(
+            (case, "hugging_face")
+            for case in (*OWN_LAYERS, "bert")
+            # Which has no table of positions.
+            if case != "modernbert"
+        ),
         ("bert", "google"),
     ],
 )
@@ -284,7 +306,7 @@ def test_positions_grow_in_a_conversion_and_nothing_else(
 
 
 # What older folders hold beside the weights.
-@pytest.mark.parametrize("case", ["albert", "distilbert", "electra", "roberta"])
+@pytest.mark.parametrize("case", OWN_LAYERS)
 def test_tied_weights_and_buffers_are_no_others(case, tmp_path):
     (architecture,) = [
         each for each in peer.classes(case) if each.endswith("ForMaskedLM")
@@ -296,11 +318,13 @@ def test_tied_weights_and_buffers_are_no_others(case, tmp_path):
     family = families.of_type(peer.CASES[case][0])
     for copy, original in family.tied.items():
         tensors[copy] = tensors[original]
-    buffer = f"{case}.embeddings.position_ids"
-    safetensors.numpy.save_file(tensors | {buffer: np.arange(9)[None]}, path)
+    buffers = {
+        f"{case}.{name}": np.arange(9)[None] for name in family.buffers[:1]
+    }
+    safetensors.numpy.save_file(tensors | buffers, path)
     model = load(folder, architecture)
     report = model.coverage_report
-    assert {*report.names("left over")} == {buffer, *family.tied}
+    assert {*report.names("left over")} == {*buffers, *family.tied}
     (copy, *_) = family.tied
     safetensors.numpy.save_file(tensors | {copy: tensors[copy] + 1}, path)
     with pytest.raises(
@@ -360,9 +384,7 @@ def config_of(model_type):
     return dataclasses.replace(config, padding_idx=pad_id)
 
 
-@pytest.mark.parametrize(
-    "model_type", ["bert", "roberta", "electra", "albert", "distilbert"]
-)
+@pytest.mark.parametrize("model_type", ["bert", *OWN_LAYERS])
 def test_the_dropout_of_choices_is_kept(model_type, tmp_path):
     config = config_of(model_type)
     model = BertMultipleChoice(config, dropout=0.35)
@@ -373,9 +395,7 @@ def test_the_dropout_of_choices_is_kept(model_type, tmp_path):
         assert again.dropout == 0.35
 
 
-@pytest.mark.parametrize(
-    "model_type", ["bert", "roberta", "electra", "albert", "distilbert"]
-)
+@pytest.mark.parametrize("model_type", ["bert", *OWN_LAYERS])
 def test_a_tagger_s_labels_are_counted_without_its_class(model_type, tmp_path):
     config = config_of(model_type)
     model = BertTokenClassifier(config, num_labels=5)
@@ -558,3 +578,90 @@ def test_google_s_electra_is_read(tmp_path):
     expected = GOLDEN["electra"][architecture]["outputs"]["logits"]
     found = our_outputs(model, architecture)["logits"]
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+MODERN = {"model_type": "modernbert", "vocab_size": 30, "num_hidden_layers": 7}
+
+
+def test_both_spellings_of_modernbert_s_configuration_are_read():
+    older = MODERN | {
+        "global_attn_every_n_layers": 4,
+        "global_rope_theta": 500.0,
+        "local_rope_theta": 70.0,
+        "local_attention": 20,
+    }
+    types = ["sliding_attention"] * 7
+    types[0] = types[4] = "full_attention"
+    newer = MODERN | {
+        "layer_types": types,
+        "local_attention": 20,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 500.0},
+            "sliding_attention": {"rope_theta": 70.0},
+        },
+    }
+    config = families.parse_config(older)
+    assert config == families.parse_config(newer)
+    assert config == families.parse_config(families.write_config(config))
+    assert config.attention_window == 10
+    assert [config.is_local(layer) for layer in range(7)] == [
+        each == "sliding_attention" for each in types
+    ]
+    # Windows without a base of their own have the other one.
+    one = families.parse_config(older | {"local_rope_theta": None})
+    assert one == dataclasses.replace(config, local_rotary_theta=None)
+    plain = families.parse_config(MODERN)
+    assert plain.local_rotary_theta == 10000 and plain.attention_window == 64
+    assert plain.full_attention_every == 3
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"norm_bias": True}, "`norm_bias` must be False"),
+        (
+            {"layer_types": ["sliding_attention"] * 7},
+            "`layer_types` must be 'full_attention' in every so many",
+        ),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+            "must have the rope_type 'default'. Received: .*yarn",
+        ),
+        ({"local_attention": 1}, "`attention_window` must be a positive"),
+        ({"classifier_pooling": "max"}, "must be one of cls, mean"),
+    ],
+)
+def test_what_modernbert_does_not_compute_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        families.parse_config(MODERN | values)
+
+
+def test_the_dropout_of_modernbert_s_pretraining_is_kept():
+    config = families.parse_config(MODERN | {"attention_dropout": 0.2})
+    assert config.hidden_dropout_prob == 0.2
+    config = dataclasses.replace(
+        families.parse_config(MODERN), hidden_dropout_prob=0.1
+    )
+    values = families.write_config(config)
+    assert values["attention_dropout"] == 0.0
+    assert families.parse_config(values) == config
+
+
+def test_a_new_head_of_modernbert_begins_with_the_trained_layer(tmp_path):
+    _, model = golden(tmp_path, "modernbert", "ModernBertForMaskedLM")
+    head = model.masked_lm_head
+    for model_class in (
+        BertClassifier,
+        BertMultipleChoice,
+        BertSpanPredictor,
+        lambda config: BertTokenClassifier(config, 3),
+    ):
+        new = model_class(model.config)
+        checkpoints.load_weights(tmp_path, new)
+        for name in ("transform", "layer_norm"):
+            for found, wanted in zip(
+                getattr(new.hidden_layer, name).weights,
+                getattr(head, name).weights,
+                strict=True,
+            ):
+                np.testing.assert_array_equal(found, wanted)

@@ -24,6 +24,33 @@ def config_of(case):
     )
 
 
+def rotary_probs(weights, layer, states, mask_LL, config):
+    """Returns the probabilities of a layer of ModernBERT, in float64."""
+    if layer:
+        norm = reference.scope(weights, "attention_layer_norm")["gamma"]
+        states = states - states.mean(-1, keepdims=True)
+        variance = np.mean(states**2, -1, keepdims=True)
+        states = norm * states / np.sqrt(variance + config.layer_norm_eps)
+    kernel = reference.scope(weights, "attention/query_key_value")["kernel"]
+    theta = config.rotary_theta
+    if config.is_local(layer):
+        theta = config.local_rotary_theta
+    size = config.hidden_size // config.num_attention_heads
+    angles = np.arange(LENGTH)[:, None] * theta ** (
+        -np.arange(0, size, 2) / size
+    )
+    turned = []
+    for part in np.split(states @ kernel, 3, axis=-1)[:2]:
+        heads = part.reshape(LENGTH, config.num_attention_heads, size)
+        points = heads[..., : size // 2] + 1j * heads[..., size // 2 :]
+        turned.append(points * np.exp(1j * angles)[:, None])
+    # The real part of z times the conjugate of w is the product of vectors.
+    scores = np.einsum("qnh,knh->nqk", turned[0], turned[1].conj()).real
+    scores = np.where(mask_LL, scores / size**0.5, -np.inf)
+    exps = np.exp(scores - scores.max(-1, keepdims=True))
+    return exps / exps.sum(-1, keepdims=True)
+
+
 def check(config):
     """Checks an encoder's probabilities, layer by layer, row by row."""
     encoder = BertEncoder(config)
@@ -43,15 +70,24 @@ def check(config):
             mask_LL = np.tile(mask.astype(bool), (LENGTH, 1))
             if config.is_decoder:
                 mask_LL &= np.tril(np.ones((LENGTH, LENGTH), bool))
+            if config.is_local(layer):
+                places = np.arange(LENGTH)
+                distance = np.abs(places[:, None] - places)
+                mask_LL &= distance <= config.attention_window
             # Behind padding that is in front, nothing is there to be looked at.
             is_real = mask_LL.any(axis=1)
             mask_LL |= ~is_real[:, None]
-            wanted = reference.attention_probs(
-                reference.scope(weights, f"layer_{block}/attention"),
-                np.array(states[layer][row], "float64"),
-                mask_LL,
-                num_heads,
-            )
+            vectors = np.array(states[layer][row], "float64")
+            if config.norm_first:
+                own = reference.scope(weights, f"layer_{block}")
+                wanted = rotary_probs(own, layer, vectors, mask_LL, config)
+            else:
+                wanted = reference.attention_probs(
+                    reference.scope(weights, f"layer_{block}/attention"),
+                    vectors,
+                    mask_LL,
+                    num_heads,
+                )
             np.testing.assert_allclose(
                 probs[row, layer][:, is_real], wanted[:, is_real], atol=2e-5
             )

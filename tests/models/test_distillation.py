@@ -16,6 +16,8 @@ from bert_tf.models.lesson import Lesson
 from bert_tf.models.pretrainer import BertPretrainer
 from references import distillation as oracle
 from references import training as reference
+from support.family_models import of_family
+from support.layer_checks import randomized
 
 TEACHER = dataclasses.replace(
     reference.tiny_config(), num_hidden_layers=4, hidden_size=12
@@ -331,6 +333,25 @@ def test_chosen_layers_are_copied_exactly_and_are_not_shared():
         "classifier/dense/bias",
         "classifier/dense/kernel",
     ]
+
+
+def test_blocks_of_other_kinds_are_copied_by_name():
+    config = of_family(TEACHER, "modernbert")
+    teacher = randomized(BertClassifier(config, 3))
+    student = BertClassifier(
+        dataclasses.replace(config, num_hidden_layers=2), 3
+    )
+    # The first block has one norm less, and the last one has one more.
+    new = distiller.copy_layers(teacher, student, (1, 2))
+    (path,) = new
+    assert path.endswith("layer_1/final_layer_norm/gamma")
+    theirs = {v.path.split("/", 1)[1]: v for v in teacher.weights}
+    for variable in student.weights:
+        if variable.path != path:
+            name = variable.path.split("/", 1)[1]
+            name = name.replace("layer_1/", "layer_2/")
+            name = name.replace("layer_0/", "layer_1/")
+            np.testing.assert_array_equal(variable, theirs[name])
 
 
 @pytest.mark.parametrize(

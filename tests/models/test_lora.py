@@ -54,13 +54,13 @@ def gradients(model):
 
 def layers_of(model):
     return [
-        layer
+        getattr(block.attention, name)
         for block in model.encoder.blocks
-        for layer in (block.attention.query, block.attention.value)
+        for name in block.attention.adapted
     ]
 
 
-@pytest.mark.parametrize("family", ["bert", "albert"])
+@pytest.mark.parametrize("family", ["bert", "albert", "modernbert"])
 def test_only_updates_and_head_are_trained_with_their_gradients(family):
     config = reference.tiny_config(dropout=0.0)
     if family != "bert":
@@ -81,7 +81,9 @@ def test_only_updates_and_head_are_trained_with_their_gradients(family):
         )
     np.testing.assert_allclose(whole(INPUTS), model(INPUTS), atol=1e-5)
     of_whole = gradients(whole)
-    assert len(found) == 4 * len(model.encoder.blocks) + 2
+    factors = [name for name in found if "lora" in name]
+    assert len(factors) == 2 * len(layers_of(model))
+    assert all("encoder" not in name for name in found.keys() - {*factors})
     for name, gradient in found.items():
         place, _, last = name.rpartition("/")
         if last in ("lora_kernel_a", "lora_kernel_b"):

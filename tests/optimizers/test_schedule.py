@@ -10,7 +10,9 @@ from bert_tf.optimizers.schedule import WarmupDecay
 from references import training as reference
 
 
-def warmup_decay(step, peak, total, warmup, *, drop, decay):
+def warmup_decay(
+    step, peak, total, warmup, *, drop, decay, num_decay_steps=None
+):
     """The rate of every schedule, in plain numbers."""
     if step < warmup:
         return peak * step / warmup
@@ -18,6 +20,10 @@ def warmup_decay(step, peak, total, warmup, *, drop, decay):
         return 0.0
     start = 0 if drop else warmup
     done = (step - start) / (total - start)
+    if num_decay_steps is not None:
+        done = max(0.0, 1 - (total - step) / num_decay_steps)
+    if decay == "root":
+        return peak * (1 - np.sqrt(done))
     if decay == "cosine":
         return peak * 0.5 * (1 + np.cos(np.pi * done))
     return peak * (1 - done)
@@ -53,24 +59,38 @@ def test_rate_without_the_drop_reaches_its_peak():
 
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize("num_warmup_steps", [0, 7, 20, 30])
-@pytest.mark.parametrize("decay", ["linear", "cosine"])
-def test_every_decay_equals_its_formula(decay, num_warmup_steps, drop):
-    schedule = WarmupDecay(3e-4, 20, num_warmup_steps, decay=decay, drop=drop)
+@pytest.mark.parametrize("decay", ["linear", "cosine", "root"])
+@pytest.mark.parametrize("num_decay_steps", [None, 1, 5, 20])
+def test_every_decay_equals_its_formula(
+    num_decay_steps, decay, num_warmup_steps, drop
+):
+    form = {"decay": decay, "drop": drop, "num_decay_steps": num_decay_steps}
+    schedule = WarmupDecay(3e-4, 20, num_warmup_steps, **form)
     for step in range(25):
         expected = warmup_decay(
             step,
             3e-4,
             20,
             num_warmup_steps,
-            drop=drop,
-            decay=decay,
+            **form,
         )
         np.testing.assert_allclose(
             schedule(step), expected, rtol=1e-5, atol=1e-10
         )
 
 
+def test_rate_is_constant_until_it_decays():
+    schedule = WarmupDecay(1.0, 10, 2, decay="root", num_decay_steps=4)
+    np.testing.assert_allclose(
+        [schedule(step) for step in (0, 1, 2, 5, 6, 7, 8, 10, 11)],
+        [0, 0.5, 1, 1, 1, 0.5, 1 - 0.5**0.5, 0, 0],
+        atol=1e-7,
+    )
+
+
 def test_what_makes_no_schedule_is_named():
+    with pytest.raises(ValueError, match="`num_decay_steps` must be positive"):
+        WarmupDecay(1.0, 9, num_decay_steps=0)
     with pytest.raises(ValueError, match="`decay` must be one of linear, cos"):
         WarmupDecay(1.0, 9, decay="polynomial")
 
@@ -80,6 +100,7 @@ def test_what_makes_no_schedule_is_named():
     [
         WarmupDecay(3e-4, 20, 7, drop=False),
         WarmupDecay(3e-4, 20, 7, decay="cosine"),
+        WarmupDecay(3e-4, 20, 7, decay="root", num_decay_steps=4),
     ],
     ids=lambda schedule: schedule.decay,
 )

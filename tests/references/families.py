@@ -47,6 +47,18 @@ _ROBERTA = _BERT | {
 }
 _ELECTRA = _BERT | {"embedding_size": 6}
 _ALBERT = _ELECTRA | {"classifier_dropout_prob": 0.0}
+# The last layer has a window. Of a window without any token transformers has
+# gradients, too: here there is none that the losses read.
+_MODERN = {
+    "vocab_size": len(TOKENS),
+    "hidden_size": 8,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "max_position_embeddings": 9,
+    "local_attention": 8,
+    "pad_token_id": PAD_ID,
+}
 # {case: (model_type, values of config.json)}
 CASES = {
     "albert": ("albert", _ALBERT),
@@ -74,6 +86,21 @@ CASES = {
     "electra": ("electra", _ELECTRA),
     "electra_relu": ("electra", _ELECTRA | {"hidden_act": "relu"}),
     "electra_wide": ("electra", _ELECTRA | {"embedding_size": 8}),
+    "modernbert": ("modernbert", _MODERN),
+    "modernbert_mean": (
+        "modernbert",
+        _MODERN
+        | {
+            "num_hidden_layers": 4,
+            "global_attn_every_n_layers": 2,
+            "local_attention": 4,
+            "global_rope_theta": 100.0,
+            "local_rope_theta": 50.0,
+            "hidden_activation": "silu",
+            "classifier_activation": "relu",
+            "classifier_pooling": "mean",
+        },
+    ),
     "roberta": ("roberta", _ROBERTA),
     "roberta_quick": ("roberta", _ROBERTA | {"hidden_act": "quick_gelu"}),
     "xlm-roberta": ("xlm-roberta", _ROBERTA),
@@ -84,6 +111,7 @@ _PREFIXES = {
     "camembert": "Camembert",
     "distilbert": "DistilBert",
     "electra": "Electra",
+    "modernbert": "ModernBert",
     "roberta": "Roberta",
     "xlm-roberta": "XLMRoberta",
 }
@@ -99,7 +127,7 @@ _FEW_CLASSES = (
 )
 _VARIANTS = (
     *("albert_groups", "bert_silu", "camembert", "electra_relu"),
-    *("electra_wide", "roberta_quick", "xlm-roberta"),
+    *("electra_wide", "modernbert_mean", "roberta_quick", "xlm-roberta"),
 )
 # Padding behind and in front, and its id inside of a text.
 INPUTS = {

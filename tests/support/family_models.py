@@ -18,7 +18,7 @@ from bert_tf.models.token_classifier import BertTokenClassifier
 from references import families as peer
 
 # Families whose layers differ from BERT's, and from each other's.
-OWN_LAYERS = ("albert", "distilbert", "electra", "roberta")
+OWN_LAYERS = ("albert", "distilbert", "electra", "modernbert", "roberta")
 # {end of the class of transformers: ours}
 MODELS = {
     "ElectraForPreTraining": BertDiscriminator,
@@ -103,4 +103,8 @@ def of_family(config, model_type):
         fields["padding_idx"] = 0
     if model_type in ("albert", "electra"):
         fields["embedding_size"] = config.hidden_size - 2
+    if model_type == "modernbert":
+        # Windows that matter in short rows.
+        fields["attention_window"] = 1
+        fields["max_position_embeddings"] = config.max_position_embeddings
     return dataclasses.replace(config, model_type=model_type, **fields)

@@ -65,7 +65,7 @@ def test_masks_and_gradients_are_the_same(tmp_path, num_devices):
 
 
 @pytest.mark.parametrize("has_lora", [False, True])
-@pytest.mark.parametrize("family", ["bert", "albert"])
+@pytest.mark.parametrize("family", ["bert", "albert", "modernbert"])
 def test_rounds_of_one_step_have_masks_of_their_own(family, has_lora):
     """As the parts of an accumulated step; ALBERT's blocks are one."""
     config = family_models.of_family(reference.tiny_config(), family)

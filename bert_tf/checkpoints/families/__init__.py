@@ -12,6 +12,7 @@ from bert_tf.checkpoints.families import bert
 from bert_tf.checkpoints.families import configs
 from bert_tf.checkpoints.families import distilbert
 from bert_tf.checkpoints.families import electra
+from bert_tf.checkpoints.families import modernbert
 from bert_tf.checkpoints.families import roberta
 from bert_tf.checkpoints.families.family import Family
 from bert_tf.config import BertConfig
@@ -22,6 +23,7 @@ FAMILIES = (
     roberta.CAMEMBERT_FAMILY,
     distilbert.FAMILY,
     electra.FAMILY,
+    modernbert.FAMILY,
     roberta.FAMILY,
     roberta.XLM_FAMILY,
 )

@@ -76,35 +76,28 @@ def google_logits(layer: str, scope: str = "") -> Names:
 
 def _variables(config, num_labels):
     """Yields (part, name, shape) of every variable of every model."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    width = config.embedding_width
+    hidden, width = config.hidden_size, config.embedding_width
     num_positions = config.first_position + config.max_position_embeddings
     for name, rows in (
         ("embeddings/word_embeddings", config.vocab_size),
-        (_POSITION_EMBEDDINGS, num_positions),
+        (_POSITION_EMBEDDINGS, num_positions * (config.rotary_theta is None)),
         ("embeddings/segment_embeddings", config.type_vocab_size),
     ):
         if rows:
             yield parts.ENCODER, name, (rows, width)
-    yield from _layer(parts.ENCODER, "embeddings/layer_norm", width)
+    norm = "embeddings/layer_norm"
+    yield from _layer(parts.ENCODER, norm, width, config=config)
     if config.embedding_size is not None:
         yield from _layer(parts.ENCODER, "embeddings/projection", width, hidden)
     for index in range(config.num_blocks):
-        for name, *sizes in (
-            ("attention/query", hidden, hidden),
-            ("attention/key", hidden, hidden),
-            ("attention/value", hidden, hidden),
-            ("attention/merge_heads", hidden, hidden),
-            ("attention_layer_norm", hidden),
-            ("intermediate", hidden, inner),
-            ("output", inner, hidden),
-            ("output_layer_norm", hidden),
-        ):
-            yield from _layer(parts.ENCODER, f"layer_{index}/{name}", *sizes)
+        for name, *sizes in _of_block(config, index):
+            name = f"layer_{index}/{name}"
+            yield from _layer(parts.ENCODER, name, *sizes, config=config)
     if config.has_pooler:
         yield from _layer(parts.POOLER, "pooler/dense", hidden, hidden)
-    yield from _layer(parts.MASKED_LM, "masked_lm/transform", hidden, width)
-    yield from _layer(parts.MASKED_LM, "masked_lm/layer_norm", width)
+    part = parts.TRANSFORM if config.shared_head else parts.MASKED_LM
+    for name, *sizes in (("transform", hidden, width), ("layer_norm", width)):
+        yield from _layer(part, f"masked_lm/{name}", *sizes, config=config)
     yield parts.MASKED_LM, "masked_lm/output_bias", (config.vocab_size,)
     for part, units, hidden_layer in (
         (parts.NEXT_SENTENCE, 2, None),
@@ -119,9 +112,40 @@ def _variables(config, num_labels):
         yield from _layer(part, f"{part}/dense", hidden, units)
 
 
-def _layer(part, name, *sizes):
-    """Yields the variables of a dense layer, or of a LayerNorm."""
+def _of_block(config, index):
+    """Yields the name of every layer of a block, and its sizes."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    if not config.norm_first:
+        yield from (
+            ("attention/query", hidden, hidden),
+            ("attention/key", hidden, hidden),
+            ("attention/value", hidden, hidden),
+            ("attention/merge_heads", hidden, hidden),
+            ("attention_layer_norm", hidden),
+            ("intermediate", hidden, inner),
+            ("output", inner, hidden),
+            ("output_layer_norm", hidden),
+        )
+        return
+    if index:
+        yield "attention_layer_norm", hidden
+    yield "attention/query_key_value", hidden, 3 * hidden
+    yield "attention/merge_heads", hidden, hidden
+    yield "feed_forward_layer_norm", hidden
+    yield "feed_forward/intermediate", hidden, 2 * inner
+    yield "feed_forward/output", inner, hidden
+    if index == config.num_blocks - 1:
+        yield "final_layer_norm", hidden
+
+
+def _layer(part, name, *sizes, config=None):
+    """Yields the variables of a dense layer, or of a LayerNorm.
+
+    Without biases if the configuration, where it is of account, has none.
+    """
     leaves = ("gamma", "beta") if len(sizes) == 1 else ("kernel", "bias")
+    if config is not None and not config.has_biases:
+        leaves = leaves[:1]
     for leaf, shape in zip(leaves, (sizes, sizes[-1:])):
         yield part, f"{name}/{leaf}", shape
 

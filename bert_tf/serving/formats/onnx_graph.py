@@ -77,14 +77,30 @@ class OnnxGraph:
 
     def dense(self, layer: Any, x: str, factor: float = 1.0) -> str:
         product = self.apply("MatMul", x, self.weight(layer.kernel, factor))
+        if layer.bias is None:
+            return product
         return self.apply("Add", product, self.weight(layer.bias, factor))
+
+    def parts(self, layer: Any, x: str, number: int) -> list[str]:
+        """Adds a dense layer in so many parts of equal width."""
+        outputs = []
+        kernels = np.split(layer.kernel.numpy(), number, axis=-1)
+        for index, kernel in enumerate(kernels):
+            name = f"{layer.path}/part_{index}"
+            part = self.apply("MatMul", x, self.constant(name, kernel))
+            if layer.bias is not None:
+                bias = np.split(layer.bias.numpy(), number)[index]
+                bias_name = self.constant(f"{name}_bias", bias)
+                part = self.apply("Add", part, bias_name)
+            outputs.append(part)
+        return outputs
 
     def layer_norm(self, layer: Any, x: str) -> str:
         return self.apply(
             "LayerNormalization",
             x,
             self.weight(layer.gamma),
-            self.weight(layer.beta),
+            *([] if layer.beta is None else [self.weight(layer.beta)]),
             axis=-1,
             epsilon=layer.epsilon,
         )
@@ -188,7 +204,10 @@ def add_encoder(
         block = encoder.blocks[
             index * len(encoder.blocks) // config.num_hidden_layers
         ]
-        x = _add_block(graph, block, x, mask)
+        if config.norm_first:
+            x = _add_pre_norm_block(graph, block, x, mask)
+        else:
+            x = _add_block(graph, block, x, mask)
         outputs.append(x)
     return outputs
 
@@ -218,6 +237,22 @@ def add_pooled(graph: OnnxGraph, encoder: BertEncoder, sequence: str) -> str:
 def _add_embeddings(graph, embeddings, ids, segment_ids):
     config = embeddings.config
     x = graph.apply("Gather", graph.weight(embeddings.word_embeddings), ids)
+    if config.rotary_theta is None:
+        x = graph.apply("Add", x, _add_places(graph, embeddings, ids))
+    if config.type_vocab_size:
+        segments = graph.weight(embeddings.segment_embeddings)
+        if config.type_vocab_size > 1:
+            segments = graph.apply("Gather", segments, segment_ids)
+        x = graph.apply("Add", x, segments)
+    x = graph.layer_norm(embeddings.layer_norm, x)
+    if config.embedding_size is None:
+        return x
+    return graph.dense(embeddings.projection, x)
+
+
+def _add_places(graph, embeddings, ids):
+    """Adds the position embeddings."""
+    config = embeddings.config
     places = graph.weight(embeddings.position_embeddings)
     if config.padding_idx is None:
         length = graph.apply("Shape", ids, start=1, end=2)
@@ -235,16 +270,7 @@ def _add_embeddings(graph, embeddings, ids, segment_ids):
         places = graph.apply(
             "Gather", places, graph.apply("Add", count, padding)
         )
-    x = graph.apply("Add", x, places)
-    if config.type_vocab_size:
-        segments = graph.weight(embeddings.segment_embeddings)
-        if config.type_vocab_size > 1:
-            segments = graph.apply("Gather", segments, segment_ids)
-        x = graph.apply("Add", x, segments)
-    x = graph.layer_norm(embeddings.layer_norm, x)
-    if config.embedding_size is None:
-        return x
-    return graph.dense(embeddings.projection, x)
+    return places
 
 
 def _add_block(graph, block, x, mask):
@@ -260,14 +286,7 @@ def _add_block(graph, block, x, mask):
     query = project(attention.query, [0, 2, 1, 3], head_size**-0.5)
     key = project(attention.key, [0, 2, 3, 1])
     value = project(attention.value, [0, 2, 1, 3])
-    scores = graph.apply("Add", graph.apply("MatMul", query, key), mask)
-    context = graph.apply(
-        "MatMul", graph.apply("Softmax", scores, axis=-1), value
-    )
-    context = graph.apply("Transpose", context, perm=[0, 2, 1, 3])
-    context = graph.apply(
-        "Reshape", context, graph.integers(0, 0, config.hidden_size)
-    )
+    context = _add_context(graph, config, query, key, value, mask)
     attended = graph.layer_norm(
         block.attention_layer_norm,
         graph.apply("Add", x, graph.dense(attention.merge_heads, context)),
@@ -279,3 +298,101 @@ def _add_block(graph, block, x, mask):
         block.output_layer_norm,
         graph.apply("Add", attended, graph.dense(block.output_dense, inner)),
     )
+
+
+def _add_context(graph, config, query, key, value, mask):
+    """Adds what queries get of values, `[B, L, D]`.
+
+    Queries `[B, N, L, H]` are scaled, and keys are `[B, N, H, L]`.
+    """
+    scores = graph.apply("Add", graph.apply("MatMul", query, key), mask)
+    context = graph.apply(
+        "MatMul", graph.apply("Softmax", scores, axis=-1), value
+    )
+    context = graph.apply("Transpose", context, perm=[0, 2, 1, 3])
+    return graph.apply(
+        "Reshape", context, graph.integers(0, 0, config.hidden_size)
+    )
+
+
+def _add_pre_norm_block(graph, block, x, mask):
+    """Adds a `PreNormBlock`; with a window, by a mask of all pairs."""
+    config, attention = block.config, block.attention
+    num_heads = config.num_attention_heads
+    size = config.hidden_size // num_heads
+    normal = x
+    if not block.is_first:
+        normal = graph.layer_norm(block.attention_layer_norm, x)
+    query, key, value = (
+        graph.apply(
+            "Transpose",
+            graph.apply("Reshape", each, graph.integers(0, 0, num_heads, size)),
+            perm=[0, 2, 1, 3],
+        )
+        for each in graph.parts(attention.query_key_value, normal, 3)
+    )
+    end = graph.apply("Shape", x, start=1, end=2)
+    place = graph.apply(
+        "Range",
+        graph.constant("first", 0, np.int64),
+        graph.apply("Squeeze", end),
+        graph.constant("index_1", 1, np.int64),
+    )
+    place = graph.cast(place, "FLOAT")
+    place = graph.apply("Unsqueeze", place, graph.integers(1))
+    query, key = (
+        _add_rotation(graph, each, place, attention.theta, size)
+        for each in (query, key)
+    )
+    query = graph.apply("Mul", query, graph.constant("scale", size**-0.5))
+    key = graph.apply("Transpose", key, perm=[0, 1, 3, 2])
+    if block.is_local:
+        row = graph.apply("Transpose", place, perm=[1, 0])
+        distance = graph.apply("Abs", graph.apply("Sub", place, row))
+        window = graph.constant("window", config.attention_window)
+        far = graph.cast(graph.apply("Greater", distance, window), "FLOAT")
+        far = graph.apply("Mul", far, graph.constant("masked", _MASKED))
+        mask = graph.apply("Min", mask, far)
+    context = _add_context(graph, config, query, key, value, mask)
+    x = graph.apply("Add", x, graph.dense(attention.merge_heads, context))
+    feed_forward = block.feed_forward
+    active, gate = graph.parts(
+        feed_forward.intermediate,
+        graph.layer_norm(block.feed_forward_layer_norm, x),
+        2,
+    )
+    inner = graph.apply(
+        "Mul", graph.activation(config.hidden_act, active), gate
+    )
+    x = graph.apply("Add", x, graph.dense(feed_forward.output_dense, inner))
+    return graph.layer_norm(block.final_layer_norm, x) if block.is_last else x
+
+
+def _add_rotation(graph, x, place, theta, size):
+    """Adds what `layers.rotary.rotate` computes, for `[B, N, L, H]`."""
+    speeds = 1 / theta ** (np.arange(0, size, 2, dtype="float32") / size)
+    angle = graph.apply("Mul", place, graph.constant(f"speeds_{theta}", speeds))
+    cos, sin = graph.apply("Cos", angle), graph.apply("Sin", angle)
+    first, second = (
+        graph.apply(
+            "Slice",
+            x,
+            graph.integers(start),
+            graph.integers(start + size // 2),
+            graph.integers(3),
+        )
+        for start in (0, size // 2)
+    )
+    turned = (
+        graph.apply(
+            "Sub",
+            graph.apply("Mul", first, cos),
+            graph.apply("Mul", second, sin),
+        ),
+        graph.apply(
+            "Add",
+            graph.apply("Mul", second, cos),
+            graph.apply("Mul", first, sin),
+        ),
+    )
+    return graph.apply("Concat", *turned, axis=-1)
