@@ -70,6 +70,18 @@ def gather_queries(attention_mask: Tensor, positions: Tensor | int) -> Tensor:
     return gather_positions(attention_mask, positions)
 
 
+def gather_bias(score_bias: Tensor | None, positions: Tensor | int) -> Any:
+    """Returns the bias of only the queries at `positions`; None for None."""
+    if score_bias is None:
+        return None
+    if isinstance(positions, int):
+        return score_bias[:, :, :positions]
+    return ops.transpose(
+        ops.take(score_bias[0], ops.cast(positions, "int32"), axis=1),
+        (1, 0, 2, 3),
+    )
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class SelfAttention(ConfiguredLayer):
     """Multi-head self-attention; the caller adds the residual.
@@ -89,6 +101,7 @@ class SelfAttention(ConfiguredLayer):
         queries: float `[batch, queries, hidden]`, the vectors that look at
             `inputs`; None for the inputs themselves.
         seed: int `[2]` of the dropout of probabilities; None for a new one.
+        score_bias: As in `attend`.
         return_heads: Whether to return the heads, too: a tuple of queries, keys
             and values, float `[batch, heads, positions, head size]`.
 
@@ -137,6 +150,7 @@ class SelfAttention(ConfiguredLayer):
         attention_mask,
         queries=None,
         seed=None,
+        score_bias=None,
         return_heads=False,
         training=None,
     ):
@@ -155,6 +169,7 @@ class SelfAttention(ConfiguredLayer):
             self.probs_dropout.rate,
             seed if training else None,
             self._chunk(queries.shape[1]),
+            score_bias,
         )
         context_BQNH = ops.transpose(context_BNQH, (0, 2, 1, 3))
         outputs_BQD = self.merge_heads(
@@ -193,8 +208,9 @@ def attend(
     dropout: float = 0.0,
     seed: Tensor | None = None,
     chunk: int | None = None,
+    score_bias: Tensor | None = None,
 ) -> Tensor:
-    """Returns softmax(Q K^T / sqrt(H) + mask) V of every head.
+    """Returns softmax(Q K^T / sqrt(H) + bias + mask) V of every head.
 
     Vaswani et al. 2017, section 3.2.1.
 
@@ -208,6 +224,8 @@ def attend(
             `ATTENTION_TILE`. For the gradient, each chunk is computed again.
             Memory then grows with the length, not with its square. None for
             all queries.
+        score_bias: float32 `[1 or B, N, Q, K]`, added to the scores; None for
+            none. It is as large as they are: there are no chunks with it.
 
     Returns:
         float `[B, N, Q, H]`, of the same dtype. It does not depend on `chunk`,
@@ -218,6 +236,8 @@ def attend(
         seed = None
     inputs = (query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed, dropout)
     num_queries = query_BNQH.shape[2]
+    if score_bias is not None:
+        return _attend_rows(*inputs, score_bias=score_bias)
     if chunk is None or not _is_longer(num_queries, chunk):
         return _attend_rows(*inputs)
     if num_queries is None and seed is not None:
@@ -229,17 +249,20 @@ def attend(
 
 
 def attention_probs(
-    query_BNQH: Tensor, key_BNKH: Tensor, attention_mask: Tensor
+    query_BNQH: Tensor,
+    key_BNKH: Tensor,
+    attention_mask: Tensor,
+    score_bias: Tensor | None = None,
 ) -> Tensor:
     """Returns the weights that `attend` gives the values, without dropout.
 
     Args:
-        query_BNQH, key_BNKH, attention_mask: As in `attend`.
+        query_BNQH, key_BNKH, attention_mask, score_bias: As in `attend`.
 
     Returns:
         float32 `[B, N, Q, K]`; each query's weights add up to 1.
     """
-    return _probs(query_BNQH, key_BNKH, _bias(attention_mask))
+    return _probs(query_BNQH, key_BNKH, _bias(attention_mask), score_bias)
 
 
 def _is_longer(num_queries, chunk):
@@ -261,7 +284,7 @@ def _bias(attention_mask):
     return ops.where(attention_mask, zero, masked)
 
 
-def _probs(query_BNQH, key_BNKH, bias_BQK):
+def _probs(query_BNQH, key_BNKH, bias_BQK, score_bias=None):
     """Returns the probabilities, in float32 under every dtype policy."""
     # Dividing the queries is cheaper than dividing the scores.
     query_BNQH = query_BNQH * _scale(query_BNQH)
@@ -269,6 +292,8 @@ def _probs(query_BNQH, key_BNKH, bias_BQK):
     # The axis of heads is added here. On CPUs TensorFlow 2.21 fuses product and
     # sum, and runs neither if what is added comes as it is into a loop.
     scores_BNQK = ops.cast(scores_BNQK, "float32") + bias_BQK[:, None]
+    if score_bias is not None:
+        scores_BNQK = scores_BNQK + ops.cast(score_bias, "float32")
     return ops.softmax(scores_BNQK)
 
 
@@ -277,10 +302,17 @@ def _scale(query_BNQH):
 
 
 def _attend_rows(
-    query_BNRH, key_BNKH, value_BNKH, bias_BRK, seed, dropout, first_row=0
+    query_BNRH,
+    key_BNKH,
+    value_BNKH,
+    bias_BRK,
+    seed,
+    dropout,
+    first_row=0,
+    score_bias=None,
 ):
     """Returns the vectors of some rows of queries, float `[B, N, R, H]`."""
-    probs_BNRK = _probs(query_BNRH, key_BNKH, bias_BRK)
+    probs_BNRK = _probs(query_BNRH, key_BNKH, bias_BRK, score_bias)
     probs_BNRK = ops.cast(probs_BNRK, value_BNKH.dtype)
     if seed is not None:
         factors_BNRK = _factors(probs_BNRK, seed, dropout, first_row)

@@ -9,6 +9,8 @@ from typing import Self
 import keras
 from keras import ops
 
+from bert_tf.features import Tensor
+from bert_tf.layers import relative_positions
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
 
@@ -85,6 +87,12 @@ class BertEmbeddings(ConfiguredLayer):
             self.segment_embeddings = self._table(
                 "segment_embeddings", config.type_vocab_size
             )
+        if config.has_relative_bias:
+            self.relative_bias = self._table(
+                "relative_bias",
+                relative_positions.NUM_BUCKETS,
+                config.num_attention_heads,
+            )
         self.layer_norm = self.make_layer_norm(
             "layer_norm", config.embedding_width
         )
@@ -101,6 +109,8 @@ class BertEmbeddings(ConfiguredLayer):
         self.position_embeddings = other.position_embeddings
         if self.config.type_vocab_size:
             self.segment_embeddings = other.segment_embeddings
+        if self.config.has_relative_bias:
+            self.relative_bias = other.relative_bias
         self.layer_norm = other.layer_norm
 
     def call(
@@ -161,6 +171,19 @@ class BertEmbeddings(ConfiguredLayer):
     def compute_output_shape(self, input_ids_shape, *other_shapes):
         return (*input_ids_shape, self.config.hidden_size)
 
+    def score_bias(self, length: Any) -> Tensor | None:
+        """Returns what is added to the scores of all layers' attention.
+
+        Args:
+            length: The length of the sequences.
+
+        Returns:
+            float32 `[1, heads, length, length]`; None in most families.
+        """
+        if not self.config.has_relative_bias:
+            return None
+        return relative_positions.score_bias(self.relative_bias, length)
+
     def _leading_rows(self, length):
         """Returns the first rows of the table, float `[L, D]`."""
         if isinstance(length, int) or ops.is_tensor(length):
@@ -179,9 +202,9 @@ class BertEmbeddings(ConfiguredLayer):
         is_token_BL = 1 - ops.cast(ops.equal(input_ids, padding_idx), "int32")
         return ops.cumsum(is_token_BL, axis=1) * is_token_BL + padding_idx
 
-    def _table(self, name, num_rows):
+    def _table(self, name, num_rows, width=None):
         return self.add_weight(
-            shape=(num_rows, self.config.embedding_width),
+            shape=(num_rows, width or self.config.embedding_width),
             initializer=self.make_kernel_initializer(),
             # The picked rows and their gradients are summed in float32 under
             # every dtype policy. Autocasting would convert the whole table.

@@ -34,9 +34,11 @@ def attention_probs(encoder: BertEncoder, inputs: Batch) -> Tensor:
         inputs.get(features.SEQUENCE_IDS),
         left_to_right=encoder.config.is_decoder,
     )
+    length = inputs[features.INPUT_IDS].shape[1]
+    score_bias = encoder.embeddings.score_bias(length)
     return ops.stack(
         [
-            attention.attention_probs(query_BNQH, key_BNKH, mask)
+            attention.attention_probs(query_BNQH, key_BNKH, mask, score_bias)
             for query_BNQH, key_BNKH, _ in outputs["heads"]
         ],
         axis=1,

@@ -45,6 +45,7 @@ _ROBERTA = _BERT | {
     "type_vocab_size": 1,
     "layer_norm_eps": 1e-5,
 }
+_MPNET = _BERT | {"max_position_embeddings": 11, "layer_norm_eps": 1e-5}
 _ELECTRA = _BERT | {"embedding_size": 6}
 _ALBERT = _ELECTRA | {"classifier_dropout_prob": 0.0}
 # {case: (model_type, values of config.json)}
@@ -74,6 +75,7 @@ CASES = {
     "electra": ("electra", _ELECTRA),
     "electra_relu": ("electra", _ELECTRA | {"hidden_act": "relu"}),
     "electra_wide": ("electra", _ELECTRA | {"embedding_size": 8}),
+    "mpnet": ("mpnet", _MPNET),
     "roberta": ("roberta", _ROBERTA),
     "roberta_quick": ("roberta", _ROBERTA | {"hidden_act": "quick_gelu"}),
     "xlm-roberta": ("xlm-roberta", _ROBERTA),
@@ -84,6 +86,7 @@ _PREFIXES = {
     "camembert": "Camembert",
     "distilbert": "DistilBert",
     "electra": "Electra",
+    "mpnet": "MPNet",
     "roberta": "Roberta",
     "xlm-roberta": "XLMRoberta",
 }

@@ -31,8 +31,8 @@ TEXT_FILES = [
     path for path in os.environ.get("BERT_TF_TEXT_FILES", "").split(":") if path
 ]
 NUM_BYTES = 5_000_000
-# Letters of Unicode 16, which TensorFlow composes and `tokenizers` does not; the
-# last one is no character, and is dropped.
+# Letters of Unicode 16, which TensorFlow composes and `tokenizers` does not.
+# The last one is no character, and is dropped.
 OTHERS = {0x113C2, 0x1611E, 0x16D67, 0xFDD0}
 
 

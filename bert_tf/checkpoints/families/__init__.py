@@ -12,6 +12,7 @@ from bert_tf.checkpoints.families import bert
 from bert_tf.checkpoints.families import configs
 from bert_tf.checkpoints.families import distilbert
 from bert_tf.checkpoints.families import electra
+from bert_tf.checkpoints.families import mpnet
 from bert_tf.checkpoints.families import roberta
 from bert_tf.checkpoints.families.family import Family
 from bert_tf.config import BertConfig
@@ -22,6 +23,7 @@ FAMILIES = (
     roberta.CAMEMBERT_FAMILY,
     distilbert.FAMILY,
     electra.FAMILY,
+    mpnet.FAMILY,
     roberta.FAMILY,
     roberta.XLM_FAMILY,
 )

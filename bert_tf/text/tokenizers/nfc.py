@@ -1,8 +1,7 @@
 r"""Unicode's NFC: a letter and its marks become one character if there is one.
 
 Hugging Face's `tokenizers` (0.23) does the same with the letters of Unicode 12;
-TensorFlow knows some later ones, too. What Unicode says is no character, U+FDD0,
-is dropped.
+TensorFlow knows some later ones, too. U+FDD0 is no character, and is dropped.
 """
 
 import tensorflow as tf

@@ -1,0 +1,48 @@
+"""A bias of attention scores by how far the key is from the query (MPNet).
+
+Raffel et al. 2020 (arXiv 1910.10683), section 2.1: a number for each bucket of
+distances and each head, which all layers share.
+
+Letters in tensor names: Q query, K key, N attention heads, R distance.
+"""
+
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from bert_tf.features import Tensor
+
+# As in transformers, whatever config.json says.
+NUM_BUCKETS = 32
+# Distances beyond are in the buckets of this one.
+_FARTHEST = 128
+# Smaller distances have buckets of their own; it is half of each side's.
+_NUM_EXACT = NUM_BUCKETS // 4
+
+
+def score_bias(table: Tensor, length: Any) -> Tensor:
+    """Returns what is added to the scores, float32 `[1, N, length, length]`.
+
+    Args:
+        table: float `[NUM_BUCKETS, N]`.
+        length: The length of the sequences, an int or a scalar.
+    """
+    table_NB = ops.transpose(ops.cast(table, "float32"))
+    bias_NR = ops.take(table_NB, _buckets(), axis=1)
+    places = ops.arange(length, dtype="int32")
+    distances_QK = ops.clip(
+        places[None] - places[:, None], -_FARTHEST, _FARTHEST
+    )
+    return ops.take(bias_NR, distances_QK + _FARTHEST, axis=1)[None]
+
+
+def _buckets():
+    """Returns the buckets of the distances, key minus query, int32 `[R]`."""
+    distances = np.arange(-_FARTHEST, _FARTHEST + 1)
+    far = np.maximum(np.abs(distances), _NUM_EXACT) / _NUM_EXACT
+    log = _NUM_EXACT * np.log(far) / np.log(_FARTHEST / _NUM_EXACT)
+    is_exact = np.abs(distances) < _NUM_EXACT
+    bucket = np.where(is_exact, np.abs(distances), _NUM_EXACT + log)
+    bucket = np.minimum(bucket.astype(np.int32), NUM_BUCKETS // 2 - 1)
+    return bucket + NUM_BUCKETS // 2 * (distances > 0).astype(np.int32)
