@@ -70,18 +70,6 @@ def gather_queries(attention_mask: Tensor, positions: Tensor | int) -> Tensor:
     return gather_positions(attention_mask, positions)
 
 
-def gather_bias(score_bias: Tensor | None, positions: Tensor | int) -> Any:
-    """Returns the bias of only the queries at `positions`; None for None."""
-    if score_bias is None:
-        return None
-    if isinstance(positions, int):
-        return score_bias[:, :, :positions]
-    return ops.transpose(
-        ops.take(score_bias[0], ops.cast(positions, "int32"), axis=1),
-        (1, 0, 2, 3),
-    )
-
-
 @keras.saving.register_keras_serializable(package="bert_tf")
 class SelfAttention(ConfiguredLayer):
     """Multi-head self-attention; the caller adds the residual.
@@ -224,20 +212,20 @@ def attend(
             `ATTENTION_TILE`. For the gradient, each chunk is computed again.
             Memory then grows with the length, not with its square. None for
             all queries.
-        score_bias: float32 `[1 or B, N, Q, K]`, added to the scores; None for
-            none. It is as large as they are: there are no chunks with it.
+        score_bias: float `[1 or B, N, Q, K]`, added to the scores; None for
+            none. It is as large as they are, so there are no chunks with it.
 
     Returns:
         float `[B, N, Q, H]`, of the same dtype. It does not depend on `chunk`,
         unless there is dropout and the number of queries is not known.
     """
-    bias_BQK = _bias(attention_mask)
+    bias_BQK = _bias(attention_mask, score_bias)
     if not dropout:
         seed = None
     inputs = (query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed, dropout)
     num_queries = query_BNQH.shape[2]
     if score_bias is not None:
-        return _attend_rows(*inputs, score_bias=score_bias)
+        chunk = None
     if chunk is None or not _is_longer(num_queries, chunk):
         return _attend_rows(*inputs)
     if num_queries is None and seed is not None:
@@ -262,7 +250,7 @@ def attention_probs(
     Returns:
         float32 `[B, N, Q, K]`; each query's weights add up to 1.
     """
-    return _probs(query_BNQH, key_BNKH, _bias(attention_mask), score_bias)
+    return _probs(query_BNQH, key_BNKH, _bias(attention_mask, score_bias))
 
 
 def _is_longer(num_queries, chunk):
@@ -274,26 +262,31 @@ def _is_longer(num_queries, chunk):
     )
 
 
-def _bias(attention_mask):
-    """Returns the bias of the scores, float32 `[B, 1 or Q, K]`."""
+def _bias(attention_mask, score_bias):
+    """Returns the bias of the scores, float32 `[B, 1 or Q, K]`.
+
+    With a `score_bias`, `[B, N, Q, K]`.
+    """
     # Finite, because -inf would turn a row that is all padding into NaN.
     # Python numbers would take Keras's `floatx`, in which -1e9 may be infinite.
     zero, masked = (
         ops.convert_to_tensor(value, "float32") for value in (0.0, -1e9)
     )
-    return ops.where(attention_mask, zero, masked)
+    bias_BQK = ops.where(attention_mask, zero, masked)
+    if score_bias is None:
+        return bias_BQK
+    return bias_BQK[:, None] + ops.cast(score_bias, "float32")
 
 
-def _probs(query_BNQH, key_BNKH, bias_BQK, score_bias=None):
+def _probs(query_BNQH, key_BNKH, bias_BQK):
     """Returns the probabilities, in float32 under every dtype policy."""
     # Dividing the queries is cheaper than dividing the scores.
     query_BNQH = query_BNQH * _scale(query_BNQH)
     scores_BNQK = ops.matmul(query_BNQH, _transpose(key_BNKH))
     # The axis of heads is added here. On CPUs TensorFlow 2.21 fuses product and
     # sum, and runs neither if what is added comes as it is into a loop.
-    scores_BNQK = ops.cast(scores_BNQK, "float32") + bias_BQK[:, None]
-    if score_bias is not None:
-        scores_BNQK = scores_BNQK + ops.cast(score_bias, "float32")
+    bias = bias_BQK if len(bias_BQK.shape) == 4 else bias_BQK[:, None]
+    scores_BNQK = ops.cast(scores_BNQK, "float32") + bias
     return ops.softmax(scores_BNQK)
 
 
@@ -302,17 +295,10 @@ def _scale(query_BNQH):
 
 
 def _attend_rows(
-    query_BNRH,
-    key_BNKH,
-    value_BNKH,
-    bias_BRK,
-    seed,
-    dropout,
-    first_row=0,
-    score_bias=None,
+    query_BNRH, key_BNKH, value_BNKH, bias_BRK, seed, dropout, first_row=0
 ):
     """Returns the vectors of some rows of queries, float `[B, N, R, H]`."""
-    probs_BNRK = _probs(query_BNRH, key_BNKH, bias_BRK, score_bias)
+    probs_BNRK = _probs(query_BNRH, key_BNKH, bias_BRK)
     probs_BNRK = ops.cast(probs_BNRK, value_BNKH.dtype)
     if seed is not None:
         factors_BNRK = _factors(probs_BNRK, seed, dropout, first_row)

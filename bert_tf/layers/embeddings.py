@@ -9,7 +9,6 @@ from typing import Self
 import keras
 from keras import ops
 
-from bert_tf.features import Tensor
 from bert_tf.layers import relative_positions
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
@@ -88,11 +87,7 @@ class BertEmbeddings(ConfiguredLayer):
                 "segment_embeddings", config.type_vocab_size
             )
         if config.has_relative_bias:
-            self.relative_bias = self._table(
-                "relative_bias",
-                relative_positions.NUM_BUCKETS,
-                config.num_attention_heads,
-            )
+            self.relative_bias = relative_positions.add_table(self)
         self.layer_norm = self.make_layer_norm(
             "layer_norm", config.embedding_width
         )
@@ -171,19 +166,6 @@ class BertEmbeddings(ConfiguredLayer):
     def compute_output_shape(self, input_ids_shape, *other_shapes):
         return (*input_ids_shape, self.config.hidden_size)
 
-    def score_bias(self, length: Any) -> Tensor | None:
-        """Returns what is added to the scores of all layers' attention.
-
-        Args:
-            length: The length of the sequences.
-
-        Returns:
-            float32 `[1, heads, length, length]`; None in most families.
-        """
-        if not self.config.has_relative_bias:
-            return None
-        return relative_positions.score_bias(self.relative_bias, length)
-
     def _leading_rows(self, length):
         """Returns the first rows of the table, float `[L, D]`."""
         if isinstance(length, int) or ops.is_tensor(length):
@@ -202,9 +184,9 @@ class BertEmbeddings(ConfiguredLayer):
         is_token_BL = 1 - ops.cast(ops.equal(input_ids, padding_idx), "int32")
         return ops.cumsum(is_token_BL, axis=1) * is_token_BL + padding_idx
 
-    def _table(self, name, num_rows, width=None):
+    def _table(self, name, num_rows):
         return self.add_weight(
-            shape=(num_rows, width or self.config.embedding_width),
+            shape=(num_rows, self.config.embedding_width),
             initializer=self.make_kernel_initializer(),
             # The picked rows and their gradients are summed in float32 under
             # every dtype policy. Autocasting would convert the whole table.

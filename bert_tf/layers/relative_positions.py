@@ -8,10 +8,12 @@ Letters in tensor names: Q query, K key, N attention heads, R distance.
 
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
 from bert_tf.features import Tensor
+from bert_tf.layers.configured import ConfiguredLayer
 
 # As in transformers, whatever config.json says.
 NUM_BUCKETS = 32
@@ -21,13 +23,33 @@ _FARTHEST = 128
 _NUM_EXACT = NUM_BUCKETS // 4
 
 
-def score_bias(table: Tensor, length: Any) -> Tensor:
-    """Returns what is added to the scores, float32 `[1, N, length, length]`.
+def add_table(layer: ConfiguredLayer) -> keras.Variable:
+    """Returns a new table, float `[NUM_BUCKETS, N]`."""
+    return layer.add_weight(
+        shape=(NUM_BUCKETS, layer.config.num_attention_heads),
+        initializer=layer.make_kernel_initializer(),
+        autocast=False,
+        name="relative_bias",
+    )
+
+
+def score_bias(embeddings: Any, length: Any) -> Tensor | None:
+    """Returns what is added to the scores of all layers' attention.
 
     Args:
-        table: float `[NUM_BUCKETS, N]`.
+        embeddings: The `BertEmbeddings`, which have the table.
         length: The length of the sequences, an int or a scalar.
+
+    Returns:
+        float32 `[1, N, length, length]`; None in most families.
     """
+    if not embeddings.config.has_relative_bias:
+        return None
+    return bias_of_table(embeddings.relative_bias, length)
+
+
+def bias_of_table(table: Tensor, length: Any) -> Tensor:
+    """Returns float32 `[1, N, length, length]` from a table."""
     table_NB = ops.transpose(ops.cast(table, "float32"))
     bias_NR = ops.take(table_NB, _buckets(), axis=1)
     places = ops.arange(length, dtype="int32")
@@ -35,6 +57,24 @@ def score_bias(table: Tensor, length: Any) -> Tensor:
         places[None] - places[:, None], -_FARTHEST, _FARTHEST
     )
     return ops.take(bias_NR, distances_QK + _FARTHEST, axis=1)[None]
+
+
+def gather_queries(
+    score_bias: Tensor | None, positions: Tensor | int
+) -> Tensor | None:
+    """Returns the bias of only the queries at `positions`.
+
+    Args:
+        score_bias: What `score_bias` returned.
+        positions: As in `gather_positions`.
+    """
+    if score_bias is None:
+        return None
+    if isinstance(positions, int):
+        return score_bias[:, :, :positions]
+    positions = ops.cast(positions, "int32")
+    bias_NBQK = ops.take(score_bias[0], positions, axis=1)
+    return ops.transpose(bias_NBQK, (1, 0, 2, 3))
 
 
 def _buckets():

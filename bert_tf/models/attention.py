@@ -10,6 +10,7 @@ from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
 from bert_tf.layers import attention
+from bert_tf.layers import relative_positions
 from bert_tf.layers.attention import make_attention_mask
 from bert_tf.models.encoder import BertEncoder
 
@@ -34,8 +35,9 @@ def attention_probs(encoder: BertEncoder, inputs: Batch) -> Tensor:
         inputs.get(features.SEQUENCE_IDS),
         left_to_right=encoder.config.is_decoder,
     )
-    length = inputs[features.INPUT_IDS].shape[1]
-    score_bias = encoder.embeddings.score_bias(length)
+    score_bias = relative_positions.score_bias(
+        encoder.embeddings, inputs[features.INPUT_IDS].shape[1]
+    )
     return ops.stack(
         [
             attention.attention_probs(query_BNQH, key_BNKH, mask, score_bias)

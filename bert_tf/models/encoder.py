@@ -7,7 +7,7 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.config import whole_number
-from bert_tf.layers.attention import gather_bias
+from bert_tf.layers import relative_positions
 from bert_tf.layers.attention import gather_queries
 from bert_tf.layers.attention import make_attention_mask
 from bert_tf.layers.basic import gather_positions
@@ -158,7 +158,8 @@ class BertEncoder(ConfiguredModel):
             trained=inputs[features.INPUT_MASK] if leaves_padding else None,
             training=training,
         )
-        score_bias = self.embeddings.score_bias(ops.shape(x)[1])
+        bias = relative_positions.score_bias(self.embeddings, ops.shape(x)[1])
+        seen = attention_mask, bias
         # Each block is called once, unless layers share it (ALBERT).
         num_layers = self.config.num_hidden_layers
         blocks = [
@@ -169,13 +170,7 @@ class BertEncoder(ConfiguredModel):
         is_partial = positions is not None and not return_inside
         for block in blocks[:-1] if is_partial else blocks:
             x, its_heads = self._call_block(
-                block,
-                x,
-                attention_mask,
-                None,
-                score_bias,
-                return_inside,
-                training,
+                block, x, seen, None, return_inside, training
             )
             encoder_outputs.append(x)
             heads.append(its_heads)
@@ -184,8 +179,7 @@ class BertEncoder(ConfiguredModel):
                 positions,
                 blocks[-1],
                 x,
-                attention_mask,
-                score_bias,
+                seen,
                 first_positions,
                 training,
             )
@@ -253,14 +247,7 @@ class BertEncoder(ConfiguredModel):
         }
 
     def _call_last_at(
-        self,
-        positions,
-        block,
-        x,
-        attention_mask,
-        score_bias,
-        first_positions,
-        training,
+        self, positions, block, x, seen, first_positions, training
     ):
         """Calls the last block only at `positions` and where the pooler reads.
 
@@ -268,14 +255,7 @@ class BertEncoder(ConfiguredModel):
             `sequence_output` and `pooled_output`.
         """
         if isinstance(positions, int) and first_positions is None:
-            x = self._call_block_at(
-                max(positions, 1),
-                block,
-                x,
-                attention_mask,
-                score_bias,
-                training,
-            )
+            x = self._call_block_at(max(positions, 1), block, x, seen, training)
             return x[:, :positions], self.pooler(x)
         pooled = first_positions
         if pooled is None:
@@ -286,9 +266,7 @@ class BertEncoder(ConfiguredModel):
             computed = ops.concatenate(
                 [computed, ops.cast(positions, "int32")], axis=1
             )
-        x = self._call_block_at(
-            computed, block, x, attention_mask, score_bias, training
-        )
+        x = self._call_block_at(computed, block, x, seen, training)
         num_pooled = ops.shape(pooled)[1]
         if first_positions is None:
             return x[:, num_pooled:], self.pooler(x)
@@ -296,39 +274,35 @@ class BertEncoder(ConfiguredModel):
         places = ops.broadcast_to(ops.arange(num_pooled), ops.shape(pooled))
         return x[:, num_pooled:], self.pooler(x, places)
 
-    def _call_block_at(
-        self, positions, block, x, attention_mask, score_bias, training
-    ):
+    def _call_block_at(self, positions, block, x, seen, training):
+        attention_mask, bias = seen
+        seen = (
+            gather_queries(attention_mask, positions),
+            relative_positions.gather_queries(bias, positions),
+        )
         x, _ = self._call_block(
             block,
             x,
-            gather_queries(attention_mask, positions),
+            seen,
             gather_positions(x, positions),
-            gather_bias(score_bias, positions),
             False,
             training,
         )
         return x
 
-    def _call_block(
-        self,
-        block,
-        x,
-        attention_mask,
-        queries,
-        score_bias,
-        return_heads,
-        training,
-    ):
-        """Returns the block's output and, if they are wanted, its heads."""
+    def _call_block(self, block, x, seen, queries, return_heads, training):
+        """Returns the block's output and, if they are wanted, its heads.
+
+        `seen` are the mask and the bias of the scores.
+        """
+        attention_mask, bias = seen
         if self.rematerialize and training:
-            again = recompute(block, x, attention_mask, queries, score_bias)
-            return again, None
+            return recompute(block, x, attention_mask, queries, bias), None
         outputs = block(
             x,
             attention_mask,
             queries,
-            score_bias,
+            bias,
             return_heads=return_heads,
             training=training,
         )

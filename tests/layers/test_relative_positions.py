@@ -51,7 +51,7 @@ def inputs(length):
 
 def test_buckets_are_those_of_transformers():
     table = np.arange(32.0)[:, None] * [1, -1]
-    bias = np.array(relative_positions.score_bias(table, 601))
+    bias = np.array(relative_positions.bias_of_table(table, 601))
     assert bias.shape == (1, 2, 601, 601)
     expected = np.repeat(*np.transpose(BUCKETS))
     for query in (0, 1, 300, 600):
@@ -75,9 +75,8 @@ def test_the_last_block_at_positions(positions):
 def test_probabilities_have_the_bias():
     model = randomized(BertEncoder(CONFIG))
     probs = attention_probs(model, inputs(23))
-    values = [
-        each[2] for each in model(inputs(23), return_inside=True)["heads"]
-    ]
+    inside = model(inputs(23), return_inside=True)
+    _, _, values = inside["heads"][0]
     # Without a bias, the others would attend to other values.
     none = dataclasses.replace(CONFIG, has_relative_bias=False)
     other = BertEncoder(none)
@@ -86,11 +85,12 @@ def test_probabilities_have_the_bias():
     )
     assert np.abs(probs - attention_probs(other, inputs(23))).max() > 0.01
     block = model.blocks[0].attention
-    context = tf.matmul(probs[:, 0], values[0])
+    context = tf.matmul(probs[:, 0], values)
     context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (2, 23, 12))
-    embedded = model(inputs(23), return_inside=True)["embedding_output"]
+    embedded = inside["embedding_output"]
     mask = np.array(inputs(23)[features.INPUT_MASK], bool)[:, None]
-    found = block(embedded, mask, score_bias=model.embeddings.score_bias(23))
+    bias = relative_positions.score_bias(model.embeddings, 23)
+    found = block(embedded, mask, score_bias=bias)
     np.testing.assert_allclose(found, block.merge_heads(context), atol=1e-5)
 
 
