@@ -18,7 +18,7 @@ from bert_tf.layers.configured import ConfiguredLayer
 # As in transformers, whatever config.json says.
 NUM_BUCKETS = 32
 # Distances beyond are in the buckets of this one.
-_FARTHEST = 128
+FARTHEST = 128
 # Smaller distances have buckets of their own; it is half of each side's.
 _NUM_EXACT = NUM_BUCKETS // 4
 
@@ -48,15 +48,23 @@ def score_bias(embeddings: Any, length: Any) -> Tensor | None:
     return bias_of_table(embeddings.relative_bias, length)
 
 
+def by_distance(table: Tensor) -> Tensor:
+    """Returns the bias by distance, key minus query, float32 `[N, R]`.
+
+    The distances are -FARTHEST to FARTHEST.
+
+    Args:
+        table: float `[NUM_BUCKETS, N]`.
+    """
+    table_NB = ops.transpose(ops.cast(table, "float32"))
+    return ops.take(table_NB, _buckets(), axis=1)
+
+
 def bias_of_table(table: Tensor, length: Any) -> Tensor:
     """Returns float32 `[1, N, length, length]` from a table."""
-    table_NB = ops.transpose(ops.cast(table, "float32"))
-    bias_NR = ops.take(table_NB, _buckets(), axis=1)
     places = ops.arange(length, dtype="int32")
-    distances_QK = ops.clip(
-        places[None] - places[:, None], -_FARTHEST, _FARTHEST
-    )
-    return ops.take(bias_NR, distances_QK + _FARTHEST, axis=1)[None]
+    distances_QK = ops.clip(places[None] - places[:, None], -FARTHEST, FARTHEST)
+    return ops.take(by_distance(table), distances_QK + FARTHEST, axis=1)[None]
 
 
 def gather_queries(
@@ -79,9 +87,9 @@ def gather_queries(
 
 def _buckets():
     """Returns the buckets of the distances, key minus query, int32 `[R]`."""
-    distances = np.arange(-_FARTHEST, _FARTHEST + 1)
+    distances = np.arange(-FARTHEST, FARTHEST + 1)
     far = np.maximum(np.abs(distances), _NUM_EXACT) / _NUM_EXACT
-    log = _NUM_EXACT * np.log(far) / np.log(_FARTHEST / _NUM_EXACT)
+    log = _NUM_EXACT * np.log(far) / np.log(FARTHEST / _NUM_EXACT)
     is_exact = np.abs(distances) < _NUM_EXACT
     bucket = np.where(is_exact, np.abs(distances), _NUM_EXACT + log)
     bucket = np.minimum(bucket.astype(np.int32), NUM_BUCKETS // 2 - 1)
