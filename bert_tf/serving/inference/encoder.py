@@ -298,7 +298,10 @@ class InferenceEncoder:
         """Returns a bias of scores for each part of the heads."""
         if bias.shape[1] == 1:
             return [bias] * self._num_parts
-        return tf.split(bias, self._num_parts, axis=1)
+        heads = [
+            slice(self._num_heads * n, None) for n in range(self._num_parts)
+        ]
+        return [bias[:, each][:, : self._num_heads] for each in heads]
 
     def _join(self, layer, parts):
         """Returns the outputs of a layer whose inputs are in parts."""
