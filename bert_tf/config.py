@@ -25,6 +25,9 @@ ACTIVATIONS = (
 # Attention draws the dropout of so many rows of scores at once, and is computed
 # in chunks of a multiple of them.
 ATTENTION_TILE = 128
+# Rows of MPNet's table of relative positions, whatever its config.json says, as
+# in transformers.
+RELATIVE_BUCKETS = 32
 
 # Ids and sizes are int32, and other numbers float32.
 _LARGEST_INT = 2**31 - 1

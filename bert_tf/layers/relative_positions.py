@@ -12,21 +12,20 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_tf.config import RELATIVE_BUCKETS
 from bert_tf.features import Tensor
 from bert_tf.layers.configured import ConfiguredLayer
 
-# As in transformers, whatever config.json says.
-NUM_BUCKETS = 32
 # Distances beyond are in the buckets of this one.
 FARTHEST = 128
 # Smaller distances have buckets of their own; it is half of each side's.
-_NUM_EXACT = NUM_BUCKETS // 4
+_NUM_EXACT = RELATIVE_BUCKETS // 4
 
 
 def add_table(layer: ConfiguredLayer) -> keras.Variable:
-    """Returns a new table, float `[NUM_BUCKETS, N]`."""
+    """Returns a new table, float `[RELATIVE_BUCKETS, N]`."""
     return layer.add_weight(
-        shape=(NUM_BUCKETS, layer.config.num_attention_heads),
+        shape=(RELATIVE_BUCKETS, layer.config.num_attention_heads),
         initializer=layer.make_kernel_initializer(),
         autocast=False,
         name="relative_bias",
@@ -54,7 +53,7 @@ def by_distance(table: Tensor) -> Tensor:
     The distances are -FARTHEST to FARTHEST.
 
     Args:
-        table: float `[NUM_BUCKETS, N]`.
+        table: float `[RELATIVE_BUCKETS, N]`.
     """
     table_NB = ops.transpose(ops.cast(table, "float32"))
     return ops.take(table_NB, _buckets(), axis=1)
@@ -92,5 +91,5 @@ def _buckets():
     log = _NUM_EXACT * np.log(far) / np.log(FARTHEST / _NUM_EXACT)
     is_exact = np.abs(distances) < _NUM_EXACT
     bucket = np.where(is_exact, np.abs(distances), _NUM_EXACT + log)
-    bucket = np.minimum(bucket.astype(np.int32), NUM_BUCKETS // 2 - 1)
-    return bucket + NUM_BUCKETS // 2 * (distances > 0).astype(np.int32)
+    bucket = np.minimum(bucket.astype(np.int32), RELATIVE_BUCKETS // 2 - 1)
+    return bucket + RELATIVE_BUCKETS // 2 * (distances > 0).astype(np.int32)

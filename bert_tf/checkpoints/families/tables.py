@@ -14,8 +14,8 @@ from bert_tf.checkpoints.families.family import Stored
 from bert_tf.checkpoints.families.family import Tensor
 from bert_tf.checkpoints.transforms import IDENTITY
 from bert_tf.checkpoints.transforms import TRANSPOSE
+from bert_tf.config import RELATIVE_BUCKETS
 from bert_tf.config import BertConfig
-from bert_tf.layers import relative_positions
 
 _POSITION_EMBEDDINGS = "embeddings/position_embeddings"
 
@@ -88,7 +88,7 @@ def _variables(config, num_labels):
         if rows:
             yield parts.ENCODER, name, (rows, width)
     if config.has_relative_bias:
-        shape = (relative_positions.NUM_BUCKETS, config.num_attention_heads)
+        shape = (RELATIVE_BUCKETS, config.num_attention_heads)
         yield parts.ENCODER, "embeddings/relative_bias", shape
     yield from _layer(parts.ENCODER, "embeddings/layer_norm", width)
     if config.embedding_size is not None:
