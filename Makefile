@@ -61,6 +61,8 @@ parity-check: $(VENV)/installed
 		tests/tuning/test_peers.py tests/tuning/test_families.py \
 		tests/text/test_added_token_files.py \
 		tests/text/test_added_tokens.py tests/text/test_bpe_peers.py \
+		tests/text/test_modernbert_tokenizer.py \
+		tests/text/test_mpnet_tokenizer.py \
 		tests/text/test_unigram_peers.py \
 		tests/text/test_tokenizer_mutations.py \
 		tests/runs/test_objective_peers.py \

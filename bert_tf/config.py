@@ -23,6 +23,9 @@ ACTIVATIONS = (
 # Attention draws the dropout of so many rows of scores at once, and is computed
 # in chunks of a multiple of them.
 ATTENTION_TILE = 128
+# Rows of MPNet's table of relative positions, whatever its config.json says, as
+# in transformers.
+RELATIVE_BUCKETS = 32
 
 # Ids and sizes are int32, and other numbers float32.
 _LARGEST_INT = 2**31 - 1
@@ -78,6 +81,8 @@ class BertConfig:
         padding_idx: Id of the padding in families whose positions are counted
             from `padding_idx` + 1 and skip padding (RoBERTa); None for
             positions counted from 0 (BERT).
+        has_relative_bias: Whether a bias by the distance of key and query is
+            added to the scores of attention (MPNet).
         has_pooler: Whether the pooled output is the pooler's; otherwise it is
             the first token's vector (DistilBERT, ELECTRA).
         classifier_hidden_act: Activation of a classifier's hidden layer, in
@@ -138,6 +143,7 @@ class BertConfig:
     embedding_size: int | None = _stored_if_set(None)
     num_hidden_groups: int | None = _stored_if_set(None)
     padding_idx: int | None = _stored_if_set(None)
+    has_relative_bias: bool = _stored_if_set(False)
     has_pooler: bool = _stored_if_set(True)
     classifier_hidden_act: str | None = _stored_if_set(None)
     drops_classifier_input: bool = _stored_if_set(False)

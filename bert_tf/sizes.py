@@ -73,12 +73,17 @@ FAMILIES["modernbert"] = {
     "full_attention_every": 3,
     "shared_head": True,
 }
+FAMILIES["mpnet"] = FAMILIES["roberta"] | {
+    "vocab_size": 30527,
+    "type_vocab_size": 0,
+    "has_relative_bias": True,
+}
 FAMILIES["xlm-roberta"] = FAMILIES["roberta"] | {"vocab_size": 250002}
 FAMILIES["camembert"] = FAMILIES["roberta"] | {"vocab_size": 32005}
 # {family: activation of its masked-LM heads, whatever that of the encoder is},
 # as in transformers.
 MASKED_LM_ACTS = dict.fromkeys(
-    ("camembert", "electra", "roberta", "xlm-roberta"), "gelu"
+    ("camembert", "electra", "mpnet", "roberta", "xlm-roberta"), "gelu"
 )
 
 
@@ -136,6 +141,8 @@ _NAMED: dict[str, tuple[str, int, int, dict[str, Any]]] = {
     # Martin et al. 2020 (arXiv 1911.03894).
     "camembert-base": ("camembert", 12, 768, {}),
     "camembert-large": ("camembert", 24, 1024, {}),
+    # Song et al. 2020 (arXiv 2004.09297).
+    "mpnet-base": ("mpnet", 12, 768, {}),
     # Lan et al. 2020 (arXiv 1909.11942), table 1.
     "albert-base": ("albert", 12, 768, {}),
     "albert-large": ("albert", 24, 1024, {}),

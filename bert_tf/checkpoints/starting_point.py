@@ -18,7 +18,7 @@ from bert_tf.text.tokenizers import files as tokenizer_files
 from bert_tf.text.tokenizers.tokenizer import Spec
 
 # Families whose config.json has the ids of the special tokens.
-_CHECKED_IDS = ("albert", "camembert", "roberta", "xlm-roberta")
+_CHECKED_IDS = ("albert", "camembert", "mpnet", "roberta", "xlm-roberta")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -90,6 +90,7 @@ class SelfAttention(ConfiguredLayer):
         queries: float `[batch, queries, hidden]`, the vectors that look at
             `inputs`; None for the inputs themselves.
         seed: int `[2]` of the dropout of probabilities; None for a new one.
+        score_bias: As in `attend`.
         return_heads: Whether to return the heads, too: a tuple of queries, keys
             and values, float `[batch, heads, positions, head size]`.
 
@@ -141,6 +142,7 @@ class SelfAttention(ConfiguredLayer):
         attention_mask,
         queries=None,
         seed=None,
+        score_bias=None,
         return_heads=False,
         training=None,
     ):
@@ -159,6 +161,7 @@ class SelfAttention(ConfiguredLayer):
             self.probs_dropout.rate,
             seed if training else None,
             self._chunk(queries.shape[1]),
+            score_bias,
         )
         context_BQNH = ops.transpose(context_BNQH, (0, 2, 1, 3))
         outputs_BQD = self.merge_heads(
@@ -197,8 +200,9 @@ def attend(
     dropout: float = 0.0,
     seed: Tensor | None = None,
     chunk: int | None = None,
+    score_bias: Tensor | None = None,
 ) -> Tensor:
-    """Returns softmax(Q K^T / sqrt(H) + mask) V of every head.
+    """Returns softmax(Q K^T / sqrt(H) + bias + mask) V of every head.
 
     Vaswani et al. 2017, section 3.2.1.
 
@@ -212,16 +216,20 @@ def attend(
             `ATTENTION_TILE`. For the gradient, each chunk is computed again.
             Memory then grows with the length, not with its square. None for
             all queries.
+        score_bias: float `[1 or B, N, Q, K]`, added to the scores; None for
+            none. It is as large as they are, so there are no chunks with it.
 
     Returns:
         float `[B, N, Q, H]`, of the same dtype. It does not depend on `chunk`,
         unless there is dropout and the number of queries is not known.
     """
-    bias_BQK = _bias(attention_mask)
+    bias_BQK = _bias(attention_mask, score_bias)
     if not dropout:
         seed = None
     inputs = (query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed, dropout)
     num_queries = query_BNQH.shape[2]
+    if score_bias is not None:
+        chunk = None
     if chunk is None or not _is_longer(num_queries, chunk):
         return _attend_rows(*inputs)
     if num_queries is None and seed is not None:
@@ -233,17 +241,20 @@ def attend(
 
 
 def attention_probs(
-    query_BNQH: Tensor, key_BNKH: Tensor, attention_mask: Tensor
+    query_BNQH: Tensor,
+    key_BNKH: Tensor,
+    attention_mask: Tensor,
+    score_bias: Tensor | None = None,
 ) -> Tensor:
     """Returns the weights that `attend` gives the values, without dropout.
 
     Args:
-        query_BNQH, key_BNKH, attention_mask: As in `attend`.
+        query_BNQH, key_BNKH, attention_mask, score_bias: As in `attend`.
 
     Returns:
         float32 `[B, N, Q, K]`; each query's weights add up to 1.
     """
-    return _probs(query_BNQH, key_BNKH, _bias(attention_mask))
+    return _probs(query_BNQH, key_BNKH, _bias(attention_mask, score_bias))
 
 
 def _is_longer(num_queries, chunk):
@@ -255,14 +266,20 @@ def _is_longer(num_queries, chunk):
     )
 
 
-def _bias(attention_mask):
-    """Returns the bias of the scores, float32 `[B, 1 or Q, K]`."""
+def _bias(attention_mask, score_bias):
+    """Returns the bias of the scores, float32 `[B, 1 or Q, K]`.
+
+    With a `score_bias`, `[B, N, Q, K]`.
+    """
     # Finite, because -inf would turn a row that is all padding into NaN.
     # Python numbers would take Keras's `floatx`, in which -1e9 may be infinite.
     zero, masked = (
         ops.convert_to_tensor(value, "float32") for value in (0.0, -1e9)
     )
-    return ops.where(attention_mask, zero, masked)
+    bias_BQK = ops.where(attention_mask, zero, masked)
+    if score_bias is None:
+        return bias_BQK
+    return bias_BQK[:, None] + ops.cast(score_bias, "float32")
 
 
 def _probs(query_BNQH, key_BNKH, bias_BQK):
@@ -272,7 +289,8 @@ def _probs(query_BNQH, key_BNKH, bias_BQK):
     scores_BNQK = ops.matmul(query_BNQH, _transpose(key_BNKH))
     # The axis of heads is added here. On CPUs TensorFlow 2.21 fuses product and
     # sum, and runs neither if what is added comes as it is into a loop.
-    scores_BNQK = ops.cast(scores_BNQK, "float32") + bias_BQK[:, None]
+    bias = bias_BQK if len(bias_BQK.shape) == 4 else bias_BQK[:, None]
+    scores_BNQK = ops.cast(scores_BNQK, "float32") + bias
     return ops.softmax(scores_BNQK)
 
 

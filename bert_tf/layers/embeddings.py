@@ -9,6 +9,7 @@ from typing import Self
 import keras
 from keras import ops
 
+from bert_tf.layers import relative_positions
 from bert_tf.layers.configured import AnyConfig
 from bert_tf.layers.configured import ConfiguredLayer
 
@@ -91,6 +92,8 @@ class BertEmbeddings(ConfiguredLayer):
             self.segment_embeddings = self._table(
                 "segment_embeddings", config.type_vocab_size
             )
+        if config.has_relative_bias:
+            self.relative_bias = relative_positions.add_table(self)
         self.layer_norm = self.make_layer_norm(
             "layer_norm", config.embedding_width
         )
@@ -108,6 +111,8 @@ class BertEmbeddings(ConfiguredLayer):
             self.position_embeddings = other.position_embeddings
         if self.config.type_vocab_size:
             self.segment_embeddings = other.segment_embeddings
+        if self.config.has_relative_bias:
+            self.relative_bias = other.relative_bias
         self.layer_norm = other.layer_norm
 
     def call(

@@ -33,6 +33,7 @@ class EncoderBlock(ConfiguredLayer):
             key.
         queries: float `[batch, queries, hidden]`, rows of `inputs` that the
             block is computed for; None for all.
+        score_bias: As in `attend`.
         seeds: Seeds of the three dropouts, from `draw_seeds`; None for new
             ones.
         return_heads: As in `SelfAttention`.
@@ -82,6 +83,7 @@ class EncoderBlock(ConfiguredLayer):
         inputs,
         attention_mask,
         queries=None,
+        score_bias=None,
         seeds=None,
         return_heads=False,
         training=None,
@@ -98,6 +100,7 @@ class EncoderBlock(ConfiguredLayer):
             attention_mask,
             queries,
             probs_seed,
+            score_bias,
             return_heads=True,
             training=training,
         )

@@ -21,6 +21,7 @@ def recompute(
     inputs: Tensor,
     layout: Any,
     queries: Tensor | None = None,
+    score_bias: Tensor | None = None,
 ) -> Tensor:
     """Calls a block in training, and calls it again for the gradient.
 
@@ -30,7 +31,7 @@ def recompute(
 
     Args:
         block: The block.
-        inputs, layout, queries: As in a call.
+        inputs, layout, queries, score_bias: As in a call.
 
     Returns:
         float, as in a call.
@@ -40,9 +41,9 @@ def recompute(
     seeds = block.draw_seeds()
     # Copies, because a variable would be an argument of its own.
     weights = [ops.copy(each) for each in weights_of_block(block)]
-    if queries is None:
-        return run(weights, seeds, layout, inputs)
-    return run(weights, seeds, layout, inputs, queries)
+    others = {"queries": queries, "score_bias": score_bias}
+    given = {name: x for name, x in others.items() if x is not None}
+    return run(weights, seeds, layout, inputs, given)
 
 
 @functools.cache
@@ -61,23 +62,22 @@ def _runner(block_class, arguments, policy):
     like = without_values(make_block)
 
     @traced_once
-    def run(weights, seeds, layout, *inputs):
-        def call(*tensors):
-            inputs = tensors[: -len(weights)]
+    def run(weights, seeds, layout, inputs, others):
+        def call(inputs, *tensors):
             # Tied to the inputs. Otherwise XLA would see the same masks twice,
             # and keep them.
-            late_seeds = all_after(inputs[0], seeds)
+            late_seeds = all_after(inputs, seeds)
             values = [*zip(weights_of_block(like), tensors[-len(weights) :])]
             with keras.StatelessScope(values, initialize_variables=False):
                 return like(
-                    inputs[0],
+                    inputs,
                     layout,
-                    *inputs[1:],
+                    **dict(zip(others, tensors)),
                     seeds=late_seeds,
                     training=True,
                 )
 
-        return remat(call)(*inputs, *weights)
+        return remat(call)(inputs, *others.values(), *weights)
 
     return run
 

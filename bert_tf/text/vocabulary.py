@@ -9,6 +9,7 @@ import functools
 import logging
 import re
 from collections.abc import Container
+from collections.abc import Sequence
 
 from bert_tf import files
 from bert_tf import messages
@@ -74,7 +75,8 @@ class SpecialTokens:
         return 2 if num_segments == 1 else 2 + self.num_between
 
 
-# google-research/bert; fairseq's RoBERTa and XLM-R; google-research/albert.
+# google-research/bert; fairseq's RoBERTa and XLM-R; google-research/albert;
+# microsoft/MPNet, whose <unk> is no token's: [UNK] is.
 BERT = SpecialTokens()
 ROBERTA = SpecialTokens(
     pad="<pad>",
@@ -86,6 +88,9 @@ ROBERTA = SpecialTokens(
     second_segment=0,
 )
 ALBERT = SpecialTokens(pad="<pad>", unk="<unk>")
+MPNET = dataclasses.replace(ROBERTA, unk=UNK_TOKEN)
+# The entries before those of BERT.
+_FIRST_OF_MPNET = ("<s>", "<pad>", "</s>", "<unk>")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -205,6 +210,16 @@ class Vocabulary:
         )
 
 
+def special_of(entries: Sequence[str]) -> SpecialTokens:
+    """Returns the special tokens of a WordPiece vocabulary: BERT's or MPNet's.
+
+    Args:
+        entries: In the order of their ids.
+    """
+    is_mpnet = tuple(entries[: len(_FIRST_OF_MPNET)]) == _FIRST_OF_MPNET
+    return MPNET if is_mpnet else BERT
+
+
 def load_vocabulary(path: str) -> Vocabulary:
     """Reads a vocabulary file and checks it.
 
@@ -227,7 +242,9 @@ def load_vocabulary(path: str) -> Vocabulary:
     # A line of white space alone stays as it is, to be written again.
     entries = [line.rstrip() or line.removesuffix("\r") for line in lines]
     try:
-        vocabulary = Vocabulary(tokens=tuple(entries), path=str(path))
+        vocabulary = Vocabulary(
+            tokens=tuple(entries), path=str(path), special=special_of(entries)
+        )
     except ValueError as error:
         raise ValueError(f"{path}, {error}") from error
     _warn_of_skipped(str(path), text.startswith("\ufeff"), vocabulary.unused)

@@ -129,6 +129,8 @@ def test_a_discriminator_s_folder_is_loaded_as_one(tmp_path):
         ("electra-small-generator", parts.MASKED_LM, 4_620_026),
         ("electra-base-generator", parts.MASKED_LM, 33_740_602),
         ("electra-large-generator", parts.MASKED_LM, 51_295_290),
+        ("mpnet-base", parts.POOLER, 109_486_464),
+        ("mpnet-base", parts.MASKED_LM, 109_518_527),
         ("roberta-base", parts.POOLER, 124_645_632),
         ("roberta-base", parts.MASKED_LM, 124_697_433),
         ("roberta-large", parts.POOLER, 355_359_744),

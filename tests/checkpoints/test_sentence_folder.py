@@ -86,7 +86,7 @@ def test_the_similarity_is_kept(tmp_path, name):
     assert sentence_folder.read(tmp_path / "again") == found
 
 
-@pytest.mark.parametrize("name", ["albert", "roberta"])
+@pytest.mark.parametrize("name", ["albert", "mpnet", "roberta"])
 def test_texts_are_lower_cased_by_the_tokenizer_alone(tmp_path, name):
     config, tokenizer, _ = tokenizer_families.FAMILIES[name]
     vectors = SentenceVectors(pooling="mean", is_normalized=False)

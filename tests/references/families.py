@@ -45,6 +45,7 @@ _ROBERTA = _BERT | {
     "type_vocab_size": 1,
     "layer_norm_eps": 1e-5,
 }
+_MPNET = _BERT | {"max_position_embeddings": 11, "layer_norm_eps": 1e-5}
 _ELECTRA = _BERT | {"embedding_size": 6}
 _ALBERT = _ELECTRA | {"classifier_dropout_prob": 0.0}
 # The last layer has a window. Of a window without any token transformers has
@@ -101,6 +102,7 @@ CASES = {
             "classifier_pooling": "mean",
         },
     ),
+    "mpnet": ("mpnet", _MPNET),
     "roberta": ("roberta", _ROBERTA),
     "roberta_quick": ("roberta", _ROBERTA | {"hidden_act": "quick_gelu"}),
     "xlm-roberta": ("xlm-roberta", _ROBERTA),
@@ -112,6 +114,7 @@ _PREFIXES = {
     "distilbert": "DistilBert",
     "electra": "Electra",
     "modernbert": "ModernBert",
+    "mpnet": "MPNet",
     "roberta": "Roberta",
     "xlm-roberta": "XLMRoberta",
 }

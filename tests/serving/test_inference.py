@@ -23,7 +23,10 @@ CONFIG = BertConfig(
 )
 FAMILIES = {
     name: family_models.of_family(CONFIG, name)
-    for name in ("albert", "distilbert", "electra", "roberta", "xlm-roberta")
+    for name in (
+        *("albert", "distilbert", "electra", "mpnet", "roberta"),
+        "xlm-roberta",
+    )
 }
 CONFIGS = FAMILIES | {
     "bert": CONFIG,

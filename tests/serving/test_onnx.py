@@ -49,6 +49,13 @@ FAMILIES = {
         "has_pooler": False,
         "classifier_hidden_act": "tanh",
     },
+    "mpnet": {
+        "padding_idx": 0,
+        "type_vocab_size": 0,
+        "has_relative_bias": True,
+        "has_pooler": False,
+        "classifier_hidden_act": "tanh",
+    },
     "albert": {
         "embedding_size": 6,
         "num_hidden_groups": 1,

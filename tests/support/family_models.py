@@ -18,7 +18,14 @@ from bert_tf.models.token_classifier import BertTokenClassifier
 from references import families as peer
 
 # Families whose layers differ from BERT's, and from each other's.
-OWN_LAYERS = ("albert", "distilbert", "electra", "modernbert", "roberta")
+OWN_LAYERS = (
+    "albert",
+    "distilbert",
+    "electra",
+    "modernbert",
+    "mpnet",
+    "roberta",
+)
 # {end of the class of transformers: ours}
 MODELS = {
     "ElectraForPreTraining": BertDiscriminator,

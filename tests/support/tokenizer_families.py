@@ -11,10 +11,15 @@ from bert_tf.text.learners import unigram as unigram_learner
 from bert_tf.text.tokenizers import sentencepiece_model
 from bert_tf.text.tokenizers import unigram
 from bert_tf.text.tokenizers import unigram_files
+from bert_tf.text.tokenizers.added_tokens import AddedToken
 from bert_tf.text.tokenizers.sentencepiece_model import Model
 from bert_tf.text.tokenizers.sentencepiece_model import Piece
+from bert_tf.text.tokenizers.wordpiece import WordpieceSpec
 from bert_tf.text.vocabulary import ALBERT
+from bert_tf.text.vocabulary import BERT
+from bert_tf.text.vocabulary import MPNET
 from bert_tf.text.vocabulary import ROBERTA
+from bert_tf.text.vocabulary import Vocabulary
 from support.paths import ROOT
 
 MAX_SEQ_LENGTH = 23
@@ -57,11 +62,43 @@ def as_xlm_roberta(spec):
     )
 
 
+def as_modernbert(spec):
+    """Returns a byte-level BPE as ModernBERT has it."""
+    runs = tuple(" " * count for count in range(4, 1, -1))
+    pieces = [t for t in spec.vocabulary.tokens if t not in ROBERTA.names]
+    vocabulary = dataclasses.replace(
+        spec.vocabulary,
+        tokens=(*pieces, *runs, *BERT.names),
+        special=dataclasses.replace(BERT, second_segment=0),
+    )
+    added = [AddedToken(content=t, normalized=True) for t in runs]
+    return dataclasses.replace(
+        spec, vocabulary=vocabulary, added_tokens=tuple(added), nfc=True
+    )
+
+
+def as_mpnet():
+    """Returns a WordPiece tokenizer as MPNet has it."""
+    pieces = sorted({*"".join(TEXTS).lower()} - {" "})
+    pieces += [f"##{piece}" for piece in pieces] + ["the", "quick", "##own"]
+    first = (MPNET.cls, MPNET.pad, MPNET.sep, ROBERTA.unk)
+    tokens = (*first, *BERT.names, *pieces, MPNET.mask)
+    return WordpieceSpec(Vocabulary(tokens=tokens, special=MPNET))
+
+
+WORDPIECE_OPS = ("FastWordpieceTokenize", "NormalizeUTF8")
 # {family: (its configuration, its tokenizer, the operations that are not
 # core TensorFlow's)}
 FAMILIES = {
     "roberta": (small("roberta-base", BPE), BPE, ()),
     "albert": (small("albert-base", UNIGRAM), UNIGRAM, SENTENCEPIECE_OPS),
+    "mpnet": (small("mpnet-base", as_mpnet()), as_mpnet(), WORDPIECE_OPS),
+    # An encoder without segments, and with ModernBERT's tokenizer.
+    "distilbert": (
+        small("distilbert-base-uncased", as_modernbert(BPE)),
+        as_modernbert(BPE),
+        ("NormalizeUTF8",),
+    ),
     "xlm-roberta": (
         small("xlm-roberta-base", as_xlm_roberta(UNIGRAM)),
         as_xlm_roberta(UNIGRAM),

@@ -13,6 +13,7 @@ from bert_tf.checkpoints.families import configs
 from bert_tf.checkpoints.families import distilbert
 from bert_tf.checkpoints.families import electra
 from bert_tf.checkpoints.families import modernbert
+from bert_tf.checkpoints.families import mpnet
 from bert_tf.checkpoints.families import roberta
 from bert_tf.checkpoints.families.family import Family
 from bert_tf.config import BertConfig
@@ -24,6 +25,7 @@ FAMILIES = (
     distilbert.FAMILY,
     electra.FAMILY,
     modernbert.FAMILY,
+    mpnet.FAMILY,
     roberta.FAMILY,
     roberta.XLM_FAMILY,
 )

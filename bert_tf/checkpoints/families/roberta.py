@@ -6,6 +6,7 @@ Martin et al. 2020 (arXiv 1911.03894). There is one segment.
 
 import dataclasses
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.checkpoints.families import bert
@@ -22,11 +23,10 @@ from bert_tf.checkpoints.parts import SPAN
 from bert_tf.checkpoints.parts import TOKEN_CLASSIFIER
 from bert_tf.config import BertConfig
 
-_FIELDS = configs.BERT_FIELDS | {"pad_token_id": "padding_idx"}
+FIELDS = configs.BERT_FIELDS | {"pad_token_id": "padding_idx"}
 # transformers' defaults that differ from the values of the released models.
 _DEFAULTS = {"type_vocab_size": 2, "layer_norm_eps": 1e-12, "padding_idx": 1}
-_NAMES = bert.encoder_names("roberta") | {
-    "pooler/dense": "roberta.pooler.dense",
+HEAD_NAMES = {
     "masked_lm/transform": "lm_head.dense",
     "masked_lm/layer_norm": "lm_head.layer_norm",
     "masked_lm/output_bias": "lm_head.bias",
@@ -36,10 +36,26 @@ _NAMES = bert.encoder_names("roberta") | {
     "span/dense": "qa_outputs",
     "multiple_choice/dense": "classifier",
 }
+_NAMES = {
+    **bert.encoder_names("roberta"),
+    "pooler/dense": "roberta.pooler.dense",
+    **HEAD_NAMES,
+}
 
 
 def _read_config(values: dict[str, Any]) -> BertConfig:
-    fields = _DEFAULTS | configs.read_fields(values, "RoBERTa", _FIELDS)
+    fields = _DEFAULTS | configs.read_fields(values, "RoBERTa", FIELDS)
+    return from_fields(values.get("model_type", "roberta"), fields)
+
+
+def from_fields(model_type: str, fields: dict[str, Any]) -> BertConfig:
+    """Returns a configuration whose file counts the rows of positions.
+
+    Args:
+        model_type: The family.
+        fields: The fields that the file has; `max_position_embeddings` are the
+            rows.
+    """
     rows, padding_idx = (
         fields.get("max_position_embeddings", 512),
         fields["padding_idx"],
@@ -47,12 +63,19 @@ def _read_config(values: dict[str, Any]) -> BertConfig:
     if type(rows) is int and type(padding_idx) is int:
         # The rows up to `padding_idx` belong to no position.
         fields["max_position_embeddings"] = rows - padding_idx - 1
-    model_type = values.get("model_type", "roberta")
     return configs.of_family(model_type, fields)
 
 
-def _write_config(config: BertConfig) -> dict[str, Any]:
-    values = configs.write(config, _FIELDS)
+def write_config(
+    config: BertConfig, fields: Mapping[str, str] = FIELDS
+) -> dict[str, Any]:
+    """Returns the contents of config.json, with the rows of positions.
+
+    Args:
+        config: The `BertConfig`.
+        fields: {key of the file: field}.
+    """
+    values = configs.write(config, fields)
     rows = config.first_position + config.max_position_embeddings
     return values | {"max_position_embeddings": rows}
 
@@ -74,8 +97,8 @@ FAMILY = Family(
     bare_architecture="RobertaModel",
     tensors=_tensors,
     read_config=_read_config,
-    write_config=_write_config,
-    known_keys=_FIELDS.keys(),
+    write_config=write_config,
+    known_keys=FIELDS.keys(),
     prefix="roberta.",
     bare_names=("embeddings.", "encoder.", "pooler."),
     buffers=("embeddings.position_ids", "embeddings.token_type_ids"),
@@ -86,7 +109,7 @@ FAMILY = Family(
 )
 
 
-def _named_alike(model_type: str, prefix: str) -> Family:
+def named_alike(model_type: str, prefix: str) -> Family:
     """Returns a family of the same models, whose classes begin otherwise."""
     return dataclasses.replace(
         FAMILY,
@@ -99,5 +122,5 @@ def _named_alike(model_type: str, prefix: str) -> Family:
     )
 
 
-XLM_FAMILY = _named_alike("xlm-roberta", "XLMRoberta")
-CAMEMBERT_FAMILY = _named_alike("camembert", "Camembert")
+XLM_FAMILY = named_alike("xlm-roberta", "XLMRoberta")
+CAMEMBERT_FAMILY = named_alike("camembert", "Camembert")

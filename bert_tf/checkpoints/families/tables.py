@@ -14,6 +14,7 @@ from bert_tf.checkpoints.families.family import Stored
 from bert_tf.checkpoints.families.family import Tensor
 from bert_tf.checkpoints.transforms import IDENTITY
 from bert_tf.checkpoints.transforms import TRANSPOSE
+from bert_tf.config import RELATIVE_BUCKETS
 from bert_tf.config import BertConfig
 
 _POSITION_EMBEDDINGS = "embeddings/position_embeddings"
@@ -85,6 +86,9 @@ def _variables(config, num_labels):
     ):
         if rows:
             yield parts.ENCODER, name, (rows, width)
+    if config.has_relative_bias:
+        shape = (RELATIVE_BUCKETS, config.num_attention_heads)
+        yield parts.ENCODER, "embeddings/relative_bias", shape
     norm = "embeddings/layer_norm"
     yield from _layer(parts.ENCODER, norm, width, config=config)
     if config.embedding_size is not None:

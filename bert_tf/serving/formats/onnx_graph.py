@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.layers import relative_positions
 from bert_tf.models.encoder import BertEncoder
 
 # The first with LayerNormalization; ONNX Runtime supports it since 1.13.
@@ -198,6 +199,9 @@ def add_encoder(
     mask = graph.apply("Sub", graph.constant("one", 1.0), mask)
     mask = graph.apply("Mul", mask, graph.constant("masked", _MASKED))
     mask = graph.apply("Unsqueeze", mask, graph.integers(1, 2))
+    if config.has_relative_bias:
+        bias = _add_relative_bias(graph, encoder.embeddings.relative_bias, ids)
+        mask = graph.apply("Add", mask, bias)
     outputs = []
     for index in range(config.num_hidden_layers):
         # ALBERT's layers share blocks; elsewhere each has its own.
@@ -271,6 +275,27 @@ def _add_places(graph, embeddings, ids):
             "Gather", places, graph.apply("Add", count, padding)
         )
     return places
+
+
+def _add_relative_bias(graph, table, ids):
+    """Adds what `relative_positions.bias_of_table` returns: `[N, L, L]`."""
+    length = graph.apply("Shape", ids, start=1, end=2)
+    scalar = graph.apply("Squeeze", length)
+    zero, one = (graph.constant(f"int_{n}", n, np.int64) for n in (0, 1))
+    places = graph.apply("Range", zero, scalar, one)
+    distances = graph.apply(
+        "Sub", places, graph.apply("Unsqueeze", places, graph.integers(1))
+    )
+    farthest = graph.constant("farthest", relative_positions.FARTHEST, np.int64)
+    nearest = graph.apply("Neg", farthest)
+    distances = graph.apply("Clip", distances, nearest, farthest)
+    bias = np.asarray(relative_positions.by_distance(table))
+    return graph.apply(
+        "Gather",
+        graph.constant(table.path, bias),
+        graph.apply("Add", distances, farthest),
+        axis=1,
+    )
 
 
 def _add_block(graph, block, x, mask):

@@ -27,6 +27,7 @@ import tensorflow as tf
 
 from bert_tf import features
 from bert_tf.config import BertConfig
+from bert_tf.layers import relative_positions
 from bert_tf.layers.attention import LONG
 from bert_tf.layers.attention import make_attention_mask
 from bert_tf.models.encoder import BertEncoder
@@ -39,7 +40,8 @@ _KNOWN_FIELDS = frozenset(
         *("num_attention_heads", "intermediate_size", "hidden_act"),
         *("max_position_embeddings", "type_vocab_size", "layer_norm_eps"),
         *("is_decoder", "embedding_size", "num_hidden_groups", "padding_idx"),
-        *("has_pooler", "initializer_range", "hidden_dropout_prob"),
+        *("has_relative_bias", "has_pooler", "initializer_range"),
+        "hidden_dropout_prob",
         *("attention_probs_dropout_prob", "classifier_hidden_act"),
         *("drops_classifier_input", "classifier_dropout_prob"),
         "span_dropout_prob",
@@ -113,7 +115,12 @@ class InferenceEncoder:
             return self._encoder(inputs, positions=positions, training=True)
         x_BLD = self._embed(inputs)
         shape = tf.shape(x_BLD)
-        bias_B1QK = _mask_bias(inputs, self._config.is_decoder)
+        biases = [_mask_bias(inputs, self._config.is_decoder)]
+        relative = relative_positions.score_bias(
+            self._encoder.embeddings, shape[1]
+        )
+        if relative is not None:
+            biases.append(relative)
         num_layers = self._config.num_hidden_layers
         own_blocks = self._encoder.blocks
         *blocks, last = (
@@ -123,17 +130,17 @@ class InferenceEncoder:
         x_TD = _as_matrix(x_BLD)
         encoder_outputs = []
         for block in blocks:
-            x_TD = self._call_block(block, x_TD, x_TD, bias_B1QK, shape)
+            x_TD = self._call_block(block, x_TD, x_TD, biases, shape)
             encoder_outputs.append(tf.reshape(x_TD, shape))
         pooled_at = inputs.get(features.FIRST_POSITIONS, 1)
         if positions is None:
-            x_TD = self._call_block(last, x_TD, x_TD, bias_B1QK, shape)
+            x_TD = self._call_block(last, x_TD, x_TD, biases, shape)
             x_BQD = tf.reshape(x_TD, shape)
             encoder_outputs.append(x_BQD)
             first_BSD = _at(x_BQD, pooled_at)
         else:
             x_BQD, first_BSD = self._call_last_at(
-                positions, pooled_at, last, x_TD, bias_B1QK, shape
+                positions, pooled_at, last, x_TD, biases, shape
             )
         if isinstance(pooled_at, int):
             first_BSD = first_BSD[:, 0]
@@ -172,9 +179,7 @@ class InferenceEncoder:
             return x_BLD
         return self._project_rows(layer.projection, x_BLD)
 
-    def _call_last_at(
-        self, positions, pooled_at, block, x_TD, bias_B1QK, shape
-    ):
+    def _call_last_at(self, positions, pooled_at, block, x_TD, biases, shape):
         """Calls a block at `positions` and where the pooler reads.
 
         Returns:
@@ -192,22 +197,23 @@ class InferenceEncoder:
             if not isinstance(positions, int):
                 computed = tf.concat([computed, positions], axis=1)
         queries_BQD = _at(tf.reshape(x_TD, shape), computed)
-        if bias_B1QK.shape[2] != 1:
-            bias_B1QK = _at(bias_B1QK[:, 0], computed)[:, tf.newaxis]
+        biases = [_bias_at(bias, computed) for bias in biases]
         x_RD = _as_matrix(queries_BQD)
-        x_RD = self._call_block(block, x_TD, x_RD, bias_B1QK, shape)
+        x_RD = self._call_block(block, x_TD, x_RD, biases, shape)
         x_BQD = tf.reshape(x_RD, tf.shape(queries_BQD))
         return x_BQD[:, starts_at:limit], x_BQD[:, :num_pooled]
 
-    def _call_block(self, block, x_TD, queries_RD, bias_B1QK, shape):
+    def _call_block(self, block, x_TD, queries_RD, biases, shape):
         """Returns a block's outputs for some of the tokens, `[R, D]`."""
         # As layers name their operations, for profiles.
         with tf.name_scope(block.name):
             layer = block.attention
             projections = (layer.query, layer.key, layer.value)
+            parts = zip(*(self._bias_parts(bias) for bias in biases))
+            heads = zip(*map(self._parts_of, projections))
             contexts_RD = [
-                self._attend(heads, x_TD, queries_RD, bias_B1QK, shape)
-                for heads in zip(*map(self._parts_of, projections))
+                self._attend(*part, x_TD, queries_RD, shape)
+                for part in zip(heads, parts)
             ]
             x_RD = queries_RD + self._join(layer.merge_heads, contexts_RD)
             x_RD = self._normalize(block.attention_layer_norm, x_RD)
@@ -219,13 +225,16 @@ class InferenceEncoder:
             x_RD += self._join(block.output_dense, active_RF)
             return self._normalize(block.output_layer_norm, x_RD)
 
-    def _attend(self, projections, x_TD, queries_RD, bias_B1QK, shape):
+    def _attend(self, projections, biases, x_TD, queries_RD, shape):
         """Returns the context of a part of the heads, as a matrix."""
         query, key, value = self._heads_of(projections, x_TD, queries_RD, shape)
         scores = tf.matmul(query, key, transpose_b=True)
         if self._is_float32:
             scores *= self._scale
-        scores = tf.cast(scores, tf.float32) + bias_B1QK
+        scores = tf.cast(scores, tf.float32)
+        # One by one: TensorFlow 2.21 would fuse their sum, and be wrong.
+        for bias in biases:
+            scores += bias
         probs = tf.cast(tf.nn.softmax(scores), self._dtype)
         context = tf.transpose(tf.matmul(probs, value), (0, 2, 1, 3))
         return tf.reshape(context, (-1, self._num_heads * self._head_size))
@@ -285,6 +294,15 @@ class InferenceEncoder:
         )
         return list(zip(*cut))
 
+    def _bias_parts(self, bias):
+        """Returns a bias of scores for each part of the heads."""
+        if bias.shape[1] == 1:
+            return [bias] * self._num_parts
+        heads = [
+            slice(self._num_heads * n, None) for n in range(self._num_parts)
+        ]
+        return [bias[:, each][:, : self._num_heads] for each in heads]
+
     def _join(self, layer, parts):
         """Returns the outputs of a layer whose inputs are in parts."""
         kernel, bias = self._weights_of(layer)
@@ -330,6 +348,16 @@ def _at(x_BLD, positions):
     if isinstance(positions, int):
         return x_BLD[:, :positions]
     return tf.gather(x_BLD, positions, batch_dims=1)
+
+
+def _bias_at(bias, positions):
+    """Returns the bias of only the queries at positions, as in `_at`."""
+    if bias.shape[2] == 1:
+        return bias
+    if bias.shape[0] == 1 and not isinstance(positions, int):
+        return relative_positions.gather_queries(bias, positions)
+    bias_BQNK = _at(tf.transpose(bias, (0, 2, 1, 3)), positions)
+    return tf.transpose(bias_BQNK, (0, 2, 1, 3))
 
 
 def _mask_bias(inputs, left_to_right):

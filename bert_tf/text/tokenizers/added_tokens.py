@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from bert_tf.text.vocabulary import BERT
 from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -51,12 +52,14 @@ def default(
     Args:
         content: One of the five special tokens.
         special: The `SpecialTokens`.
-        is_wordpiece: Whether the tokenizer is BERT's. In the other kinds a
-            mask takes the space before it, like the word it replaces.
+        is_wordpiece: Whether the tokenizer is BERT's or MPNet's. In all kinds
+            but BERT's a mask takes the space before it, like the word it
+            replaces.
     """
+    is_bert = is_wordpiece and special.mask == BERT.mask
     return AddedToken(
         content=content,
-        lstrip=content == special.mask and not is_wordpiece,
+        lstrip=content == special.mask and not is_bert,
         special=True,
         is_piece=True,
     )

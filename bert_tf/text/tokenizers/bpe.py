@@ -22,15 +22,16 @@ import tensorflow as tf
 
 from bert_tf import messages
 from bert_tf.text import offsets as offsets_lib
-from bert_tf.text import vocabulary as vocabulary_lib
 from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import bpe_files
+from bert_tf.text.tokenizers import nfc as nfc_lib
 from bert_tf.text.tokenizers import token_finder
 from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers import words as words_lib
 from bert_tf.text.tokenizers.tokenizer import Tokenizer
 from bert_tf.text.tokenizers.words import END
 from bert_tf.text.tokenizers.words import WHITE_SPACE
+from bert_tf.text.vocabulary import ROBERTA
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = bpe_files.VOCABULARY_FILE
@@ -86,6 +87,7 @@ class BpeSpec:
             default (`added_tokens.default`). Their ids are the vocabulary's.
         tokens_in_text: Which tokens are found in texts: "none", "added" (the
             added ones) or "all" (the model's own five special tokens, too).
+        nfc: Bring texts into Unicode's NFC first, as in ModernBERT.
 
     Raises:
         ValueError: If an entry is missing.
@@ -97,6 +99,7 @@ class BpeSpec:
     trim_offsets: bool = True
     added_tokens: tuple[added_tokens_lib.AddedToken, ...] = ()
     tokens_in_text: str = added_tokens_lib.ADDED
+    nfc: bool = False
 
     do_lower_case = False
     tokenizer_class = "RobertaTokenizer"
@@ -115,11 +118,26 @@ class BpeSpec:
         return {
             "merges": hashlib.sha256(text.encode("utf-8")).hexdigest(),
             "add_prefix_space": self.add_prefix_space,
+            **({"nfc": True} if self.nfc else {}),
             **added_tokens_lib.settings(self.added_tokens, self.tokens_in_text),
         }
 
     @property
+    def _is_roberta(self):
+        """Whether transformers' class makes it of vocab.json and merges.txt."""
+        return self.vocabulary.special == ROBERTA and not self.nfc
+
+    @property
     def folder_settings(self) -> dict[str, Any]:
+        if self._is_roberta:
+            return self._spaces
+        return {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_input_names": ["input_ids", "attention_mask"],
+        }
+
+    @property
+    def _spaces(self):
         return {
             "add_prefix_space": self.add_prefix_space,
             "trim_offsets": self.trim_offsets,
@@ -127,6 +145,8 @@ class BpeSpec:
 
     @property
     def vocabulary_files(self) -> dict[str, str | bytes]:
+        if not self._is_roberta:
+            return {}
         ids = bpe_files.ids_of(self.vocabulary, self.added_tokens)
         return {
             VOCABULARY_FILE: json.dumps(ids, ensure_ascii=False) + "\n",
@@ -136,19 +156,19 @@ class BpeSpec:
     @property
     def tokenizer_json(self) -> dict[str, Any]:
         special = self.vocabulary.special
-        spaces = self.folder_settings
-        splits = {"type": "ByteLevel", **spaces, "use_regex": True}
+        splits = {"type": "ByteLevel", **self._spaces, "use_regex": True}
+        frames = {
+            "type": "RobertaProcessing",
+            "sep": [special.sep, self.vocabulary.sep_id],
+            "cls": [special.cls, self.vocabulary.cls_id],
+            **self._spaces,
+        }
         return tokenizer_json.make(
             self.vocabulary,
             self.added_tokens,
-            normalizer=None,
+            normalizer={"type": "NFC"} if self.nfc else None,
             pre_tokenizer=splits,
-            post_processor={
-                "type": "RobertaProcessing",
-                "sep": [special.sep, self.vocabulary.sep_id],
-                "cls": [special.cls, self.vocabulary.cls_id],
-                **spaces,
-            },
+            post_processor=frames if special == ROBERTA else None,
             decoder=splits,
             model={
                 "type": "BPE",
@@ -165,8 +185,13 @@ class BpeSpec:
         )
 
     def make(self) -> Tokenizer:
+        normalizer = None
+        if self.nfc:
+            normalizer = token_finder.Normalizer(
+                nfc_lib.normalize, nfc_lib.PLAIN, do_lower_case=False
+            )
         return token_finder.with_tokens(
-            BpeTokenizer(self), trim_offsets=self.trim_offsets
+            BpeTokenizer(self), normalizer, self.trim_offsets
         )
 
     def __reduce__(self):
@@ -349,7 +374,7 @@ class BpeTokenizer(tf.Module):
             RaggedTensor int32 `[batch, (words), (pieces)]`; for a flat list
             of pieces, `.merge_dims(1, 2)`.
         """
-        return self._tokenize(self._clean(texts))
+        return self._tokenize(self._clean(self._composed(texts)))
 
     def tokenize_with_offsets(
         self, texts: tf.Tensor
@@ -366,9 +391,14 @@ class BpeTokenizer(tf.Module):
         Returns:
             RaggedTensor int32 `[batch, (words), (pieces)]` and `Offsets`.
         """
-        cleaned = self._clean(texts)
+        composed = self._composed(texts)
+        cleaned = self._clean(composed)
         ids = self._tokenize(cleaned)
-        return ids, self._offsets(texts, cleaned, ids)
+        offsets = self._offsets(composed, cleaned, ids)
+        if self.spec.nfc:
+            normal = nfc_lib.normalize(words_lib.valid(texts))
+            offsets = nfc_lib.in_source(ids, offsets, normal, texts)
+        return ids, offsets
 
     def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Returns the texts that ids spell.
@@ -395,7 +425,12 @@ class BpeTokenizer(tf.Module):
 
         They make up the whole text: the space before a word is part of it.
         """
-        return _split(self._clean(texts))
+        return _split(self._clean(self._composed(texts)))
+
+    def _composed(self, texts):
+        if not self.spec.nfc:
+            return texts
+        return nfc_lib.compose(words_lib.valid(texts))
 
     def _clean(self, texts):
         """Drops invalid bytes, and adds the prefix space if there is one."""
@@ -686,11 +721,12 @@ def read(folder: str, settings: dict[str, Any]) -> BpeSpec:
             Vocabulary(
                 tokens=found.tokens,
                 path=found.path,
-                special=vocabulary_lib.ROBERTA,
+                special=found.special,
                 is_wordpiece=False,
             ),
             found.merges,
             found.add_prefix_space,
             found.trim_offsets,
             found.added_tokens,
+            nfc=found.nfc,
         )

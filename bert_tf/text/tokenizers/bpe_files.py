@@ -22,7 +22,9 @@ from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.added_tokens import AddedToken
 from bert_tf.text.tokenizers.tokenizer_json import SETTINGS_FILE
 from bert_tf.text.tokenizers.tokenizer_json import TOKENIZER_FILE
+from bert_tf.text.vocabulary import BERT
 from bert_tf.text.vocabulary import ROBERTA
+from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "vocab.json"
@@ -52,7 +54,9 @@ class Found(NamedTuple):
         merges: Pairs of entries, in order.
         add_prefix_space: As in `bpe.BpeSpec`.
         trim_offsets: Likewise.
-        added_tokens: Likewise.
+        nfc: Likewise.
+        special: The special tokens, and how they frame texts.
+        added_tokens: As in `bpe.BpeSpec`.
     """
 
     path: str
@@ -60,6 +64,8 @@ class Found(NamedTuple):
     merges: tuple[tuple[str, str], ...]
     add_prefix_space: bool
     trim_offsets: bool
+    nfc: bool = False
+    special: SpecialTokens = ROBERTA
     added_tokens: tuple[AddedToken, ...] = ()
 
 
@@ -73,13 +79,13 @@ def to_bytes(token: str) -> bytes:
 def ids_of(
     vocabulary: Vocabulary, added_tokens: Iterable[AddedToken] = ()
 ) -> dict[str, int]:
-    """Returns {entry: id}, without added tokens that are no pieces."""
-    apart = added_tokens_lib.apart(added_tokens)
-    return {
-        token: index
-        for index, token in enumerate(vocabulary.tokens)
-        if token not in apart
-    }
+    """Returns {entry: id}, without added tokens that are no pieces.
+
+    Behind these are only other ones, such as ModernBERT's special tokens.
+    """
+    apart = map(vocabulary.index, added_tokens_lib.apart(added_tokens))
+    tokens = vocabulary.tokens[: min(apart, default=None)]
+    return {token: index for index, token in enumerate(tokens)}
 
 
 def check(vocabulary: Vocabulary, merges: Sequence[tuple[str, str]]) -> None:
@@ -136,6 +142,7 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
         tokenizer = files.read_object(path)
         with tokenizer_json.errors_named(path):
             found = _read_json(path, tokenizer)
+            found = found._replace(special=_special(path, tokenizer, found))
         if tokenizer_classes.is_rebuilt(settings, tokenizer_classes.BPE):
             with messages.errors_named(settings_path):
                 _check_agreement(folder, settings, found)
@@ -162,23 +169,41 @@ def read(folder: str, settings: dict[str, Any]) -> Found:
         settings,
         tokenizer,
         found.tokens,
-        ROBERTA,
+        found.special,
         tokenizer_classes.BPE,
     )
     if tokenizer is not None:
         with messages.errors_named(path):
-            _check_frame(tokenizer, tokens)
-    return found._replace(
-        tokens=tokens,
+            found = found._replace(
+                special=_framed(tokenizer, tokens, found.special)
+            )
+    if not found.nfc:
         # There is no normaliser: the flag means nothing.
-        added_tokens=tuple(
+        added = tuple(
             dataclasses.replace(token, normalized=False) for token in added
-        ),
+        )
+    return found._replace(tokens=tokens, added_tokens=added)
+
+
+def _special(path, tokenizer, found):
+    """Returns the special tokens by the names that are there."""
+    added = added_token_files.in_json(path, tokenizer)
+    names = {*found.tokens, *(each.token.content for each in added)}
+    return (
+        BERT if {*BERT.names} <= names and ROBERTA.cls not in names else ROBERTA
     )
 
 
 def _check_agreement(folder, settings, found):
     """Checks that the settings, which transformers obeys, say the same."""
+    name = settings.get("tokenizer_class")
+    if name is not None and (found.nfc or found.special != ROBERTA):
+        raise ValueError(
+            "`tokenizer_class` must be PreTrainedTokenizerFast for a "
+            f"{TOKENIZER_FILE} with NFC, or with {BERT.cls} and {BERT.sep}: "
+            f"transformers' {tokenizer_classes.BPE} has neither. Received: "
+            f"{messages.shortened(name)}."
+        )
     has_defaults = tokenizer_classes.has_defaults(folder, settings)
     for name, default in (("add_prefix_space", False), ("trim_offsets", True)):
         expected = getattr(found, name)
@@ -221,9 +246,10 @@ def _check_values(values, allowed, place=""):
 
 def _read_json(path, tokenizer):
     tokenizer_json.check_truncation(tokenizer)
-    if tokenizer_json.part(tokenizer, "normalizer")["type"] is not None:
+    normalizer = tokenizer_json.part(tokenizer, "normalizer")["type"]
+    if normalizer not in (None, "NFC"):
         raise ValueError(
-            f"`normalizer` must be null in {_NAME}. Received: "
+            f"`normalizer` must be null or NFC in {_NAME}. Received: "
             f"{messages.shortened(tokenizer['normalizer'])}."
         )
     # Otherwise the folder would be another kind's.
@@ -240,20 +266,24 @@ def _read_json(path, tokenizer):
         add_prefix_space=splits.get("add_prefix_space", True),
         # A template does not tell.
         trim_offsets=frames.get("trim_offsets", True),
+        nfc=normalizer is not None,
     )
 
 
-def _check_frame(tokenizer, tokens):
+def _framed(tokenizer, tokens, special):
+    """Returns the special tokens with the segment of the file's frame."""
     ids = {token: index for index, token in enumerate(tokens)}
-    missing = [token for token in ROBERTA.names if token not in ids]
+    missing = [token for token in special.names if token not in ids]
     # The vocabulary's own check tells of those.
-    if not missing:
-        segment = tokenizer_json.second_segment(tokenizer, ROBERTA, ids)
-        if segment != ROBERTA.second_segment:
-            raise ValueError(
-                "`post_processor` must give both texts the segment 0. "
-                f"Received: {segment}."
-            )
+    if missing:
+        return special
+    segment = tokenizer_json.second_segment(tokenizer, special, ids)
+    if segment and special == ROBERTA:
+        raise ValueError(
+            "`post_processor` must give both texts the segment 0. "
+            f"Received: {segment}."
+        )
+    return dataclasses.replace(special, second_segment=segment)
 
 
 def parse_merges(merges: Any) -> tuple[tuple[str, str], ...]:

@@ -397,10 +397,10 @@ def write(folder: str, tokenizer: Spec) -> None:
 
 def class_name(settings: dict[str, Any]) -> str:
     """Returns the `tokenizer_class` in settings, as one name per kind."""
-    name = settings.get("tokenizer_class") or WordpieceSpec.tokenizer_class
+    name = settings.get("tokenizer_class") or tokenizer_classes.WORDPIECE
     base = tokenizer_classes.base(name)
     if base in tokenizer_classes.GENERAL:
-        return WordpieceSpec.tokenizer_class
+        return tokenizer_classes.WORDPIECE
     return tokenizer_classes.CLASSES.get(base, name)
 
 

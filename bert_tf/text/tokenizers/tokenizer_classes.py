@@ -10,8 +10,11 @@ from typing import Any
 
 from bert_tf import files
 from bert_tf import messages
+from bert_tf.text.vocabulary import ROBERTA
+from bert_tf.text.vocabulary import SpecialTokens
 
 WORDPIECE = "BertTokenizer"
+MPNET = "MPNetTokenizer"
 BPE = "RobertaTokenizer"
 
 # {a class: the class of the same kind that bert_tf writes}. Names end in "Fast"
@@ -40,6 +43,7 @@ CLASSES: dict[str, str] = {
         for name in (
             "AlbertTokenizer",
             "CamembertTokenizer",
+            MPNET,
             "XLMRobertaTokenizer",
         )
     },
@@ -54,6 +58,7 @@ _OBEDIENT = ("ConvBertTokenizer", "RealmTokenizer", "RetriBertTokenizer")
 # Classes that give a model no segments by default.
 _WITHOUT_SEGMENTS = (
     "DistilBertTokenizer",
+    MPNET,
     "RealmTokenizer",
     "RetriBertTokenizer",
 )
@@ -66,7 +71,7 @@ _FOREIGN = """
     CodeLlama Cohere Cpm CpmAnt DPRReader Deberta DebertaV2 Dia Esm Esmc
     FNet FSMT FastSpeech2Conformer Flaubert Funnel GPT2 GPTNeoX
     GPTNeoXJapanese GPTSw3 Gemma Herbert Lasr LayoutLMv2 LayoutLMv3
-    LayoutXLM Llama Luke M2M100 MBart MBart50 MLuke MPNet MT5 Marian
+    LayoutXLM Llama Luke M2M100 MBart MBart50 MLuke MT5 Marian
     MarkupLM Mgpstr MyT5 Nllb Nougat OpenAIGPT PLBart Parakeet Pegasus
     Perceiver Phobert Pop2Piano ProphetNet Qwen2 Qwen3_5 Reformer RemBert
     RoCBert RoFormer SeamlessM4T Siglip Siglip2 Speech2Text SpeechT5
@@ -74,6 +79,11 @@ _FOREIGN = """
     Wav2Vec2PhonemeCTC Whisper XGLM XLM XLNet
 """
 FOREIGN = frozenset(_FOREIGN.split())
+
+
+def of_wordpiece(special: SpecialTokens) -> str:
+    """Returns the class of a WordPiece tokenizer with these special tokens."""
+    return MPNET if special.cls == ROBERTA.cls else WORDPIECE
 
 
 def base(name: str) -> str:

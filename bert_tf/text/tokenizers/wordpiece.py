@@ -30,6 +30,7 @@ from bert_tf.text.tokenizers import added_tokens as added_tokens_lib
 from bert_tf.text.tokenizers import characters
 from bert_tf.text.tokenizers import text_ops
 from bert_tf.text.tokenizers import token_finder
+from bert_tf.text.tokenizers import tokenizer_classes
 from bert_tf.text.tokenizers import tokenizer_json
 from bert_tf.text.tokenizers.tokenizer import Tokenizer
 
@@ -160,8 +161,6 @@ class WordpieceSpec:
     max_chars_per_word: int = MAX_CHARS_PER_WORD
     tokens_in_text: str = added_tokens_lib.ADDED
 
-    tokenizer_class = "BertTokenizer"
-
     def __post_init__(self):
         vocabulary_lib.check_case(self.vocabulary, self.do_lower_case)
         tokens = added_tokens_lib.without_defaults(
@@ -169,6 +168,10 @@ class WordpieceSpec:
         )
         object.__setattr__(self, "added_tokens", tokens)
         added_tokens_lib.check_choice(self.tokens_in_text)
+
+    @property
+    def tokenizer_class(self) -> str:
+        return tokenizer_classes.of_wordpiece(self.vocabulary.special)
 
     @property
     def settings(self) -> dict[str, Any]:

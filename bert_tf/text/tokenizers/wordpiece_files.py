@@ -7,6 +7,7 @@ tokenizer_config.json  case, accents, special tokens, longest sequence
 Where there are both, tokenizer.json counts.
 """
 
+import dataclasses
 import functools
 import logging
 from typing import Any
@@ -24,7 +25,6 @@ from bert_tf.text.tokenizers.tokenizer_json import TOKENIZER_FILE
 from bert_tf.text.tokenizers.wordpiece import MAX_CHARS_PER_WORD
 from bert_tf.text.vocabulary import BERT
 from bert_tf.text.vocabulary import CONTINUATION
-from bert_tf.text.vocabulary import SpecialTokens
 from bert_tf.text.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "vocab.txt"
@@ -95,13 +95,19 @@ def read(
             model = _model(tokenizer)
             max_chars = _max_chars(model)
             entries = _entries(tokenizer)
-    case = _case(folder, settings, tokenizer, do_lower_case)
-    segment = _second_segment(folder, settings, tokenizer)
     vocabulary_path = f"{folder}/{VOCABULARY_FILE}"
     if files.exists(vocabulary_path):
         own = _from_text(vocabulary_path, entries)
         if own is not None:
             entries, path = own, vocabulary_path
+    special = vocabulary_lib.special_of(entries or ())
+    kind = tokenizer_classes.of_wordpiece(special)
+    if entries is not None:
+        _check_class(folder, settings, kind)
+    case = _case(folder, settings, tokenizer, kind, do_lower_case)
+    if special == BERT:
+        segment = _second_segment(folder, settings, tokenizer)
+        special = dataclasses.replace(special, second_segment=segment)
     if entries is None:
         return Found(None, (), case, max_chars)
     entries, added = added_token_files.read(
@@ -109,18 +115,25 @@ def read(
         settings,
         tokenizer,
         entries,
-        BERT,
-        tokenizer_classes.WORDPIECE,
+        special,
+        kind,
     )
     with messages.errors_named(path):
-        vocabulary = Vocabulary(
-            tokens=entries,
-            path=path,
-            special=SpecialTokens(second_segment=segment),
-        )
+        vocabulary = Vocabulary(tokens=entries, path=path, special=special)
     if tokenizer is not None:
         _check_frame(f"{folder}/{TOKENIZER_FILE}", tokenizer, vocabulary)
     return Found(vocabulary, added, case, max_chars)
+
+
+def _check_class(folder, settings, kind):
+    """Checks that the class is of a vocabulary that begins like this one."""
+    name = tokenizer_classes.base(settings.get("tokenizer_class") or kind)
+    others = {tokenizer_classes.WORDPIECE, tokenizer_classes.MPNET} - {kind}
+    if tokenizer_classes.CLASSES.get(name) in others:
+        raise ValueError(
+            f"{folder}/{SETTINGS_FILE}: `tokenizer_class` must be {kind} for "
+            f"this vocabulary. Received: {messages.shortened(name)}."
+        )
 
 
 def _check_idle(settings):
@@ -133,7 +146,7 @@ def _check_idle(settings):
             )
 
 
-def _case(folder, settings, tokenizer, do_lower_case):
+def _case(folder, settings, tokenizer, kind, do_lower_case):
     """Returns whether texts are lower-cased, None if nothing tells.
 
     Checks the rest of what a normaliser does.
@@ -150,7 +163,6 @@ def _case(folder, settings, tokenizer, do_lower_case):
         json_path = f"{folder}/{TOKENIZER_FILE}"
         with messages.errors_named(json_path):
             in_json = _normalizer(tokenizer)
-        kind = tokenizer_classes.WORDPIECE
         if tokenizer_classes.is_rebuilt(settings, kind):
             if not tokenizer_classes.has_defaults(folder, settings):
                 told = in_json | settings
