@@ -106,7 +106,9 @@ def test_a_discriminator_s_folder_is_loaded_as_one(tmp_path):
     logits = loaded(preprocessor(["the cat sat on the mat"]))
     assert logits.shape == (1, 9)
     card = (tmp_path / "b/README.md").read_text()
-    assert "pipeline_tag" not in card and "outputs = model(inputs)" in card
+    assert (
+        "pipeline_tag" not in card and "outputs = model(preprocessor(" in card
+    )
 
 
 # The exact counts of transformers' models.

@@ -54,10 +54,11 @@ def softmax(x):
     return exponentials / exponentials.sum(-1, keepdims=True)
 
 
-def attention_probs(weights, x_LD, mask_LL, num_heads):
+def attention_probs(weights, x_LD, mask_LL, num_heads, bias_of=None):
     """Returns what every query of every head looks at, [heads, L, L].
 
-    `mask_LL[query, key]` is true where the query may look at the key.
+    `mask_LL[query, key]` is true where the query may look at the key. `bias_of`
+    is a function of how far the key is from the query, and of the head.
     """
     query_LD = dense(scope(weights, "query"), x_LD)
     key_LD = dense(scope(weights, "key"), x_LD)
@@ -72,6 +73,8 @@ def attention_probs(weights, x_LD, mask_LL, num_heads):
                 if mask_LL[query, key]:
                     product = query_LD[query, columns] @ key_LD[key, columns]
                     scores[key] = product / math.sqrt(head_size)
+                    if bias_of is not None:
+                        scores[key] += bias_of(key - query, head)
             probs[head, query] = softmax(scores)
     return probs
 
