@@ -198,12 +198,6 @@ class BertConfig:
                 f"num_attention_heads={self.num_attention_heads}, "
                 f"hidden_size={self.hidden_size}."
             )
-        if self.attention_window is not None and self.is_decoder:
-            raise ValueError(
-                "`is_decoder` must be False in a model with an "
-                "`attention_window`, which looks to both sides. "
-                "Received: is_decoder=True."
-            )
         if self.num_blocks > self.num_hidden_layers:
             raise ValueError(
                 "`num_hidden_groups` must be at most `num_hidden_layers`. "

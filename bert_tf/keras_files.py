@@ -28,6 +28,7 @@ CLASSES = (
     "bert_tf.layers.heads.Pooler",
     "bert_tf.layers.heads.Transform",
     "bert_tf.layers.pre_norm_block.PreNormBlock",
+    "bert_tf.layers.relative_block.RelativeBlock",
     "bert_tf.layers.rotary_attention.RotaryAttention",
     "bert_tf.layers.span_boundary_head.SpanBoundaryHead",
     "bert_tf.models.classifier.BertClassifier",

@@ -90,7 +90,6 @@ class SelfAttention(ConfiguredLayer):
         queries: float `[batch, queries, hidden]`, the vectors that look at
             `inputs`; None for the inputs themselves.
         seed: int `[2]` of the dropout of probabilities; None for a new one.
-        score_bias: As in `attend`.
         return_heads: Whether to return the heads, too: a tuple of queries, keys
             and values, float `[batch, heads, positions, head size]`.
 
@@ -142,7 +141,6 @@ class SelfAttention(ConfiguredLayer):
         attention_mask,
         queries=None,
         seed=None,
-        score_bias=None,
         return_heads=False,
         training=None,
     ):
@@ -161,7 +159,6 @@ class SelfAttention(ConfiguredLayer):
             self.probs_dropout.rate,
             seed if training else None,
             self._chunk(queries.shape[1]),
-            score_bias,
         )
         context_BQNH = ops.transpose(context_BNQH, (0, 2, 1, 3))
         outputs_BQD = self.merge_heads(
@@ -196,39 +193,38 @@ def attend(
     query_BNQH: Tensor,
     key_BNKH: Tensor,
     value_BNKH: Tensor,
-    attention_mask: Tensor,
+    attention_mask: Any,
     dropout: float = 0.0,
     seed: Tensor | None = None,
     chunk: int | None = None,
-    score_bias: Tensor | None = None,
 ) -> Tensor:
-    """Returns softmax(Q K^T / sqrt(H) + bias + mask) V of every head.
+    """Returns softmax(Q K^T / sqrt(H) + mask) V of every head.
 
     Vaswani et al. 2017, section 3.2.1.
 
     Args:
         query_BNQH, key_BNKH, value_BNKH: float, of the same dtype.
         attention_mask: bool `[B, 1 or Q, K]`, True where a query may look at
-            a key.
+            a key; or a pair of it and of what is added to the scores, float
+            `[1 or B, N, Q, K]`, with which there are no chunks.
         dropout: Share of the probabilities that are dropped.
         seed: int `[2]`, on which the dropped ones depend; None drops none.
         chunk: How many queries are computed at once, a multiple of
             `ATTENTION_TILE`. For the gradient, each chunk is computed again.
             Memory then grows with the length, not with its square. None for
             all queries.
-        score_bias: float `[1 or B, N, Q, K]`, added to the scores; None for
-            none. It is as large as they are, so there are no chunks with it.
 
     Returns:
         float `[B, N, Q, H]`, of the same dtype. It does not depend on `chunk`,
         unless there is dropout and the number of queries is not known.
     """
-    bias_BQK = _bias(attention_mask, score_bias)
+    bias_BQK = _bias(attention_mask)
     if not dropout:
         seed = None
     inputs = (query_BNQH, key_BNKH, value_BNKH, bias_BQK, seed, dropout)
     num_queries = query_BNQH.shape[2]
-    if score_bias is not None:
+    if isinstance(attention_mask, tuple):
+        # The bias is as large as the scores of all chunks.
         chunk = None
     if chunk is None or not _is_longer(num_queries, chunk):
         return _attend_rows(*inputs)
@@ -241,20 +237,17 @@ def attend(
 
 
 def attention_probs(
-    query_BNQH: Tensor,
-    key_BNKH: Tensor,
-    attention_mask: Tensor,
-    score_bias: Tensor | None = None,
+    query_BNQH: Tensor, key_BNKH: Tensor, attention_mask: Any
 ) -> Tensor:
     """Returns the weights that `attend` gives the values, without dropout.
 
     Args:
-        query_BNQH, key_BNKH, attention_mask, score_bias: As in `attend`.
+        query_BNQH, key_BNKH, attention_mask: As in `attend`.
 
     Returns:
         float32 `[B, N, Q, K]`; each query's weights add up to 1.
     """
-    return _probs(query_BNQH, key_BNKH, _bias(attention_mask, score_bias))
+    return _probs(query_BNQH, key_BNKH, _bias(attention_mask))
 
 
 def _is_longer(num_queries, chunk):
@@ -266,20 +259,20 @@ def _is_longer(num_queries, chunk):
     )
 
 
-def _bias(attention_mask, score_bias):
+def _bias(attention_mask):
     """Returns the bias of the scores, float32 `[B, 1 or Q, K]`.
 
-    With a `score_bias`, `[B, N, Q, K]`.
+    With MPNet's, it is `[B, N, Q, K]`.
     """
+    if isinstance(attention_mask, tuple):
+        mask_BQK, bias_BNQK = attention_mask
+        return _bias(mask_BQK)[:, None] + ops.cast(bias_BNQK, "float32")
     # Finite, because -inf would turn a row that is all padding into NaN.
     # Python numbers would take Keras's `floatx`, in which -1e9 may be infinite.
     zero, masked = (
         ops.convert_to_tensor(value, "float32") for value in (0.0, -1e9)
     )
-    bias_BQK = ops.where(attention_mask, zero, masked)
-    if score_bias is None:
-        return bias_BQK
-    return bias_BQK[:, None] + ops.cast(score_bias, "float32")
+    return ops.where(attention_mask, zero, masked)
 
 
 def _probs(query_BNQH, key_BNKH, bias_BQK):

@@ -4,9 +4,9 @@ from typing import Any
 from typing import TypeAlias
 
 from bert_tf.config import BertConfig
-from bert_tf.features import Tensor
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.pre_norm_block import PreNormBlock
+from bert_tf.layers.relative_block import RelativeBlock
 
 Block: TypeAlias = EncoderBlock | PreNormBlock
 
@@ -26,7 +26,10 @@ def make_block(
         **kwargs: Keras's.
     """
     if not config.norm_first:
-        return EncoderBlock(config, attention_chunk, **kwargs)
+        block_class = (
+            RelativeBlock if config.has_relative_bias else EncoderBlock
+        )
+        return block_class(config, attention_chunk, **kwargs)
     return PreNormBlock(
         config,
         attention_chunk,
@@ -37,8 +40,8 @@ def make_block(
     )
 
 
-def mask_of(block: Block, layout: Any) -> Tensor:
-    """Returns who looks at whom in a block, bool `[B, 1 or Q, K]`.
+def mask_of(block: Block, layout: Any) -> Any:
+    """Returns who looks at whom in a block, as `attend` takes it.
 
     Args:
         block: The block.

@@ -33,7 +33,6 @@ class EncoderBlock(ConfiguredLayer):
             key.
         queries: float `[batch, queries, hidden]`, rows of `inputs` that the
             block is computed for; None for all.
-        score_bias: As in `attend`.
         seeds: Seeds of the three dropouts, from `draw_seeds`; None for new
             ones.
         return_heads: As in `SelfAttention`.
@@ -83,7 +82,6 @@ class EncoderBlock(ConfiguredLayer):
         inputs,
         attention_mask,
         queries=None,
-        score_bias=None,
         seeds=None,
         return_heads=False,
         training=None,
@@ -100,7 +98,6 @@ class EncoderBlock(ConfiguredLayer):
             attention_mask,
             queries,
             probs_seed,
-            score_bias,
             return_heads=True,
             training=training,
         )
@@ -134,15 +131,21 @@ class EncoderBlock(ConfiguredLayer):
     # What a block must know of a batch beside the vectors. The encoder asks a
     # block for it, because kinds of blocks differ in it.
 
-    def layout_of(self, inputs: features.Batch) -> Tensor:
-        """Returns the mask of an encoder's inputs."""
+    def layout_of(self, inputs: features.Batch, embeddings: Any) -> Any:
+        """Returns the mask of an encoder's inputs.
+
+        Args:
+            inputs: The encoder's.
+            embeddings: The encoder's `BertEmbeddings`.
+        """
+        del embeddings
         return make_attention_mask(
             inputs[features.INPUT_MASK],
             inputs.get(features.SEQUENCE_IDS),
             left_to_right=self.config.is_decoder,
         )
 
-    def layout_at(self, layout: Tensor, positions: Tensor | int) -> Tensor:
+    def layout_at(self, layout: Any, positions: Tensor | int) -> Any:
         """Returns the mask of the queries at `positions` alone."""
         return gather_queries(layout, positions)
 

@@ -228,16 +228,13 @@ class ClassificationHead(ConfiguredLayer):
 
     def build(self, inputs_shape):
         self.input_dropout = self.make_dropout(self.dropout, "input_dropout")
+        config = self.config
         # As in ModernBERT, if the input is normalised.
-        hidden_size, is_normal = (
-            self.config.hidden_size,
-            self.config.shared_head,
-        )
         self.dense = self.make_dense(
             self.num_labels,
             "dense",
             DenseLogits,
-            stddev=hidden_size**-0.5 if is_normal else None,
+            stddev=config.hidden_size**-0.5 if config.shared_head else None,
             use_bias=True,
         )
 

@@ -122,8 +122,11 @@ class PreNormBlock(ConfiguredLayer):
         places = (self.is_local, self.is_first, self.is_last)
         return self.config, self.attention_chunk, *places
 
-    def layout_of(self, inputs: features.Batch) -> dict[str, Tensor]:
+    def layout_of(
+        self, inputs: features.Batch, embeddings: Any
+    ) -> dict[str, Tensor]:
         """Returns what the attention must know of an encoder's inputs."""
+        del embeddings
         return rotary_attention.make_layout(inputs)
 
     def layout_at(

@@ -32,21 +32,6 @@ def add_table(layer: ConfiguredLayer) -> keras.Variable:
     )
 
 
-def score_bias(embeddings: Any, length: Any) -> Tensor | None:
-    """Returns what is added to the scores of all layers' attention.
-
-    Args:
-        embeddings: The `BertEmbeddings`, which have the table.
-        length: The length of the sequences, an int or a scalar.
-
-    Returns:
-        float32 `[1, N, length, length]`; None in most families.
-    """
-    if not embeddings.config.has_relative_bias:
-        return None
-    return bias_of_table(embeddings.relative_bias, length)
-
-
 def by_distance(table: Tensor) -> Tensor:
     """Returns the bias by distance, key minus query, float32 `[N, R]`.
 
@@ -66,21 +51,17 @@ def bias_of_table(table: Tensor, length: Any) -> Tensor:
     return ops.take(by_distance(table), distances_QK + FARTHEST, axis=1)[None]
 
 
-def gather_queries(
-    score_bias: Tensor | None, positions: Tensor | int
-) -> Tensor | None:
+def gather_queries(bias_1NQK: Tensor, positions: Tensor | int) -> Tensor:
     """Returns the bias of only the queries at `positions`.
 
     Args:
-        score_bias: What `score_bias` returned.
+        bias_1NQK: What `bias_of_table` returned.
         positions: As in `gather_positions`.
     """
-    if score_bias is None:
-        return None
     if isinstance(positions, int):
-        return score_bias[:, :, :positions]
+        return bias_1NQK[:, :, :positions]
     positions = ops.cast(positions, "int32")
-    bias_NBQK = ops.take(score_bias[0], positions, axis=1)
+    bias_NBQK = ops.take(bias_1NQK[0], positions, axis=1)
     return ops.transpose(bias_NBQK, (1, 0, 2, 3))
 
 

@@ -21,7 +21,6 @@ def recompute(
     inputs: Tensor,
     layout: Any,
     queries: Tensor | None = None,
-    score_bias: Tensor | None = None,
 ) -> Tensor:
     """Calls a block in training, and calls it again for the gradient.
 
@@ -31,7 +30,7 @@ def recompute(
 
     Args:
         block: The block.
-        inputs, layout, queries, score_bias: As in a call.
+        inputs, layout, queries: As in a call.
 
     Returns:
         float, as in a call.
@@ -41,9 +40,9 @@ def recompute(
     seeds = block.draw_seeds()
     # Copies, because a variable would be an argument of its own.
     weights = [ops.copy(each) for each in weights_of_block(block)]
-    others = {"queries": queries, "score_bias": score_bias}
-    given = {name: x for name, x in others.items() if x is not None}
-    return run(weights, seeds, layout, inputs, given)
+    if queries is None:
+        return run(weights, seeds, layout, inputs)
+    return run(weights, seeds, layout, inputs, queries)
 
 
 @functools.cache
@@ -62,24 +61,35 @@ def _runner(block_class, arguments, policy):
     like = without_values(make_block)
 
     @traced_once
-    def run(weights, seeds, layout, inputs, others):
-        def call(inputs, *tensors):
+    def run(weights, seeds, layout, *inputs):
+        # Biases of scores have a gradient, too; masks have none.
+        parts = keras.tree.flatten(layout)
+        places = [n for n, part in enumerate(parts) if _is_float(part)]
+
+        def call(*tensors):
+            inputs = tensors[: -len(weights) - len(places)]
+            for place, bias in zip(places, tensors[len(inputs) :]):
+                parts[place] = bias
             # Tied to the inputs. Otherwise XLA would see the same masks twice,
             # and keep them.
-            late_seeds = all_after(inputs, seeds)
+            late_seeds = all_after(inputs[0], seeds)
             values = [*zip(weights_of_block(like), tensors[-len(weights) :])]
             with keras.StatelessScope(values, initialize_variables=False):
                 return like(
-                    inputs,
-                    layout,
-                    **dict(zip(others, tensors)),
+                    inputs[0],
+                    keras.tree.pack_sequence_as(layout, parts),
+                    *inputs[1:],
                     seeds=late_seeds,
                     training=True,
                 )
 
-        return remat(call)(inputs, *others.values(), *weights)
+        return remat(call)(*inputs, *(parts[n] for n in places), *weights)
 
     return run
+
+
+def _is_float(tensor):
+    return "float" in keras.backend.standardize_dtype(tensor.dtype)
 
 
 def weights_of_block(block: Block) -> list[Tensor]:

@@ -66,6 +66,12 @@ class RotaryAttention(SelfAttention):
                 "`norm_first`. Received: rotary_theta=None."
             )
         self.theta = theta
+        if self.config.is_decoder:
+            raise ValueError(
+                "`is_decoder` must be False in a configuration with "
+                "`norm_first`, which looks to both sides. Received: "
+                "is_decoder=True."
+            )
 
     def build(self, inputs_shape, *other_shapes):
         config = self.config

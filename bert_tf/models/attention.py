@@ -6,11 +6,9 @@ heads, T layers.
 
 from keras import ops
 
-from bert_tf import features
 from bert_tf.features import Batch
 from bert_tf.features import Tensor
 from bert_tf.layers import attention
-from bert_tf.layers import relative_positions
 from bert_tf.layers.blocks import mask_of
 from bert_tf.models.encoder import BertEncoder
 
@@ -31,17 +29,13 @@ def attention_probs(encoder: BertEncoder, inputs: Batch) -> Tensor:
     """
     outputs = encoder(inputs, return_inside=True, training=False)
     blocks, num_layers = encoder.blocks, encoder.config.num_hidden_layers
-    layout = blocks[0].layout_of(inputs)
-    score_bias = relative_positions.score_bias(
-        encoder.embeddings, inputs[features.INPUT_IDS].shape[1]
-    )
+    layout = blocks[0].layout_of(inputs, encoder.embeddings)
     return ops.stack(
         [
             attention.attention_probs(
                 query_BNQH,
                 key_BNKH,
                 mask_of(blocks[index * len(blocks) // num_layers], layout),
-                score_bias,
             )
             for index, (query_BNQH, key_BNKH, _) in enumerate(outputs["heads"])
         ],

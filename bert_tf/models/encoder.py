@@ -7,7 +7,6 @@ from keras import ops
 
 from bert_tf import features
 from bert_tf.arguments import whole_number
-from bert_tf.layers import relative_positions
 from bert_tf.layers.basic import gather_positions
 from bert_tf.layers.blocks import make_block
 from bert_tf.layers.configured import AnyConfig
@@ -138,7 +137,7 @@ class BertEncoder(ConfiguredModel):
         check_alike(inputs, features.MODEL_INPUTS)
         first_positions = inputs.get(features.FIRST_POSITIONS)
         check_positions(positions, first_positions)
-        layout = self.blocks[0].layout_of(inputs)
+        layout = self.blocks[0].layout_of(inputs, self.embeddings)
         leaves_padding = training and not self.trains_padding
         x = self.embeddings(
             inputs[features.INPUT_IDS],
@@ -147,8 +146,6 @@ class BertEncoder(ConfiguredModel):
             trained=inputs[features.INPUT_MASK] if leaves_padding else None,
             training=training,
         )
-        bias = relative_positions.score_bias(self.embeddings, ops.shape(x)[1])
-        seen = layout, bias
         # Each block is called once, unless layers share it (ALBERT).
         num_layers = self.config.num_hidden_layers
         blocks = [
@@ -159,18 +156,13 @@ class BertEncoder(ConfiguredModel):
         is_partial = positions is not None and not return_inside
         for block in blocks[:-1] if is_partial else blocks:
             x, its_heads = self._call_block(
-                block, x, seen, None, return_inside, training
+                block, x, layout, None, return_inside, training
             )
             encoder_outputs.append(x)
             heads.append(its_heads)
         if is_partial:
             x, pooled_output = self._call_last_at(
-                positions,
-                blocks[-1],
-                x,
-                seen,
-                first_positions,
-                training,
+                positions, blocks[-1], x, layout, first_positions, training
             )
         else:
             pooled_output = self.pooler(x, first_positions)
@@ -239,7 +231,7 @@ class BertEncoder(ConfiguredModel):
         }
 
     def _call_last_at(
-        self, positions, block, x, seen, first_positions, training
+        self, positions, block, x, layout, first_positions, training
     ):
         """Calls the last block only at `positions` and where the pooler reads.
 
@@ -247,7 +239,9 @@ class BertEncoder(ConfiguredModel):
             `sequence_output` and `pooled_output`.
         """
         if isinstance(positions, int) and first_positions is None:
-            x = self._call_block_at(max(positions, 1), block, x, seen, training)
+            x = self._call_block_at(
+                max(positions, 1), block, x, layout, training
+            )
             return x[:, :positions], self.pooler(x)
         pooled = first_positions
         if pooled is None:
@@ -258,7 +252,7 @@ class BertEncoder(ConfiguredModel):
             computed = ops.concatenate(
                 [computed, ops.cast(positions, "int32")], axis=1
             )
-        x = self._call_block_at(computed, block, x, seen, training)
+        x = self._call_block_at(computed, block, x, layout, training)
         num_pooled = ops.shape(pooled)[1]
         if first_positions is None:
             return x[:, num_pooled:], self.pooler(x)
@@ -266,37 +260,26 @@ class BertEncoder(ConfiguredModel):
         places = ops.broadcast_to(ops.arange(num_pooled), ops.shape(pooled))
         return x[:, num_pooled:], self.pooler(x, places)
 
-    def _call_block_at(self, positions, block, x, seen, training):
-        layout, bias = seen
-        seen = (
-            block.layout_at(layout, positions),
-            relative_positions.gather_queries(bias, positions),
-        )
+    def _call_block_at(self, positions, block, x, layout, training):
         x, _ = self._call_block(
             block,
             x,
-            seen,
+            block.layout_at(layout, positions),
             gather_positions(x, positions),
             False,
             training,
         )
         return x
 
-    def _call_block(self, block, x, seen, queries, return_heads, training):
-        """Returns the block's output and, if they are wanted, its heads.
-
-        `seen` are the layout and the bias of the scores.
-        """
-        layout, bias = seen
-        others = {} if bias is None else {"score_bias": bias}
+    def _call_block(self, block, x, layout, queries, return_heads, training):
+        """Returns the block's output and, if they are wanted, its heads."""
         if self.rematerialize and training:
-            return recompute(block, x, layout, queries, **others), None
+            return recompute(block, x, layout, queries), None
         outputs = block(
             x,
             layout,
             queries,
             return_heads=return_heads,
             training=training,
-            **others,
         )
         return outputs if return_heads else (outputs, None)

@@ -89,8 +89,8 @@ def test_probabilities_have_the_bias():
     context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (2, 23, 12))
     embedded = inside["embedding_output"]
     mask = np.array(inputs(23)[features.INPUT_MASK], bool)[:, None]
-    bias = relative_positions.score_bias(model.embeddings, 23)
-    found = block(embedded, mask, score_bias=bias)
+    bias = relative_positions.bias_of_table(model.embeddings.relative_bias, 23)
+    found = block(embedded, (mask, bias))
     np.testing.assert_allclose(found, block.merge_heads(context), atol=1e-5)
 
 

@@ -248,7 +248,7 @@ def test_block_keeps_the_contract_of_layers(is_local, tmp_path):
         def call(self, inputs):
             mask = keras.ops.ones(keras.ops.shape(inputs)[:2], "int32")
             return self.block(
-                inputs, self.block.layout_of({"input_mask": mask})
+                inputs, self.block.layout_of({"input_mask": mask}, None)
             )
 
     x = GENERATOR.normal(size=(2, 11, 12)).astype("float32")
@@ -276,4 +276,4 @@ def test_initial_values_are_smaller_the_deeper_the_model():
 
 def test_a_decoder_has_no_windows():
     with pytest.raises(ValueError, match="`is_decoder` must be False"):
-        changed(is_decoder=True)
+        BertEncoder(changed(is_decoder=True))

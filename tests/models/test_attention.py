@@ -92,7 +92,7 @@ def check(config):
                     vectors,
                     mask_LL,
                     num_heads,
-                    # MPNet's; these texts are short: each distance has a bucket.
+                    # MPNet's. Each distance of these texts has a bucket.
                     (lambda distance, head: table[bucket(distance), head])
                     if config.has_relative_bias
                     else None,

@@ -116,11 +116,9 @@ class InferenceEncoder:
         x_BLD = self._embed(inputs)
         shape = tf.shape(x_BLD)
         biases = [_mask_bias(inputs, self._config.is_decoder)]
-        relative = relative_positions.score_bias(
-            self._encoder.embeddings, shape[1]
-        )
-        if relative is not None:
-            biases.append(relative)
+        if self._config.has_relative_bias:
+            table = self._encoder.embeddings.relative_bias
+            biases.append(relative_positions.bias_of_table(table, shape[1]))
         num_layers = self._config.num_hidden_layers
         own_blocks = self._encoder.blocks
         *blocks, last = (
