@@ -136,7 +136,7 @@ def make_task(
     fields = {
         field.name: field
         for field in dataclasses.fields(task_class)
-        if "help" in field.metadata
+        if "help" in field.metadata and field.name in flags.FLAGS
     }
     folder = tuning_run.tuned_folder(config)
     stored = folder and task_folder.stored_task(folder, task_class)

@@ -201,7 +201,7 @@ def test_a_share_goes_on_at_any_example(folder, small_groups):
 @pytest.mark.parametrize(
     ("num_hosts", "batch_size", "num_shares", "message"),
     [
-        (6, 6, None, "5 files for 6. Make more files .*=records@6.*_shares=1"),
+        (6, 6, None, "5 files for 6. Make more files: .*=records@6"),
         (2, 6, 3, "1 or a multiple of the number of hosts. Received: .*=3, 2"),
         (1, 6, 4, "must be a multiple of 4, the number of input shares"),
     ],

@@ -221,7 +221,7 @@ class RerankingTask(RerankingOptions, Distillable, Foreign):
             ranks[rows] = ranking.ranks(answers[rows], np.arange(len(rows)))
         decoded = self.decode_tensors(answers[:, np.newaxis])
         columns = [
-            *(decoded[name].numpy() for name in ("scores", "probabilities")),
+            *map(np.asarray, (decoded["scores"], decoded["probabilities"])),
             ranks,
         ]
         header = ("score", "probability", "rank")

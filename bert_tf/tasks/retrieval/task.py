@@ -78,17 +78,27 @@ class RetrievalTask(options.RetrievalOptions, Foreign):
         array([0.3133, 0.3133], dtype=float32)
     """
 
-    # Outputs of the dense layer; None for the hidden size.
-    dense_size: int | None = None
-    # The score that compares epochs; None for spearman or nDCG@10.
-    metric: str | None = None
-    # Whether a positive must find its query, too.
-    symmetric: bool = dataclasses.field(
-        default=False, metadata={"stored_as": "is_symmetric"}
+    # Of Python alone: the program has no flags for them.
+    dense_size: int | None = described.option(
+        None,
+        "Number of outputs of the dense layer. Default: the hidden size.",
+        described.POSITIVE,
     )
-    # Added to the logits of a query's own hard negatives (Gao et al. 2021,
-    # arXiv 2104.08821, section 4.2: the logarithm of alpha).
-    hard_negative_weight: float = 0.0
+    metric: str | None = described.option(
+        None,
+        "The score that compares epochs. Default: spearman or nDCG@10.",
+        choices=(*options.CORRELATIONS, *ranking.QUERY_SCORES),
+    )
+    symmetric: bool = described.option(
+        False,
+        "Whether a positive must find its query, too.",
+        stored_as="is_symmetric",
+    )
+    hard_negative_weight: float = described.option(
+        0.0,
+        "Added to the logits of a query's own hard negatives (Gao et al. 2021, "
+        "arXiv 2104.08821, section 4.2: the logarithm of alpha).",
+    )
 
     family = FAMILY
     model_class = BertSentenceEncoder

@@ -617,7 +617,7 @@ def test_bad_task_json(change, message):
 
 def test_decode_of_a_classification():
     logits = np.log([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]).astype("float32") + 4
-    answers = tf.function(PAIR.decode)(logits)
+    answers = tf.function(PAIR.decode_tensors)(logits)
     assert sorted(answers) == ["labels", "probabilities"]
     assert answers["labels"].numpy().tolist() == [b"no", b"perhaps"]
     np.testing.assert_allclose(
@@ -628,7 +628,7 @@ def test_decode_of_a_classification():
 
 
 def test_decode_of_a_regression():
-    answers = tf.function(SCORE.decode)(np.float32([[2.5], [-1.0]]))
+    answers = tf.function(SCORE.decode_tensors)(np.float32([[2.5], [-1.0]]))
     assert sorted(answers) == ["scores"]
     assert answers["scores"].numpy().tolist() == [2.5, -1.0]
 
