@@ -93,9 +93,8 @@ FAMILIES = {
     "roberta": (small("roberta-base", BPE), BPE, ()),
     "albert": (small("albert-base", UNIGRAM), UNIGRAM, SENTENCEPIECE_OPS),
     "mpnet": (small("mpnet-base", as_mpnet()), as_mpnet(), WORDPIECE_OPS),
-    # An encoder without segments, and with ModernBERT's tokenizer.
-    "distilbert": (
-        small("distilbert-base-uncased", as_modernbert(BPE)),
+    "modernbert": (
+        small("modernbert-base", as_modernbert(BPE)),
         as_modernbert(BPE),
         ("NormalizeUTF8",),
     ),
