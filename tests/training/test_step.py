@@ -34,9 +34,10 @@ def count_operations(num_layers):
 
 
 def test_a_block_adds_few_operations():
-    # Measured: 1039, with TensorFlow 2.21 and Keras 3.15.
+    # Measured: 1039, with TensorFlow 2.21 and Keras 3.15; 1075 with 2.20 and
+    # 3.12.
     first, second = count_operations(1), count_operations(2)
-    assert second - first <= 1060
+    assert second - first <= 1090
 
 
 def test_what_a_step_tells_is_of_its_own_batch():

@@ -127,7 +127,9 @@ class PytorchFile:
             )
         if self.dtype_name(name) == "BF16":
             # The upper half of a float32.
-            return (array.astype("<u4") << 16).view("<f4")
+            # A NumPy number: 16 would make int64 of a scalar in NumPy 1.
+            bits = np.left_shift(array.astype("<u4"), np.uint32(16))
+            return bits.view("<f4")
         # The older form puts tensors anywhere, where TensorFlow reads none.
         return np.require(array, requirements=["ALIGNED"])
 
