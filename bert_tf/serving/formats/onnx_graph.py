@@ -11,6 +11,7 @@ choice they are `[batch, choices, length]`.
 Letters: B batch, C choices, L length, D hidden size.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -202,16 +203,20 @@ def add_encoder(
     if config.has_relative_bias:
         bias = _add_relative_bias(graph, encoder.embeddings.relative_bias, ids)
         mask = graph.apply("Add", mask, bias)
+    add_block = functools.partial(_add_block, mask=mask)
+    if config.norm_first:
+        add_block = functools.partial(
+            _add_pre_norm_block,
+            masks=_add_masks(graph, config, ids, mask),
+            turns=_add_turns(graph, encoder, ids),
+        )
     outputs = []
     for index in range(config.num_hidden_layers):
         # ALBERT's layers share blocks; elsewhere each has its own.
         block = encoder.blocks[
             index * len(encoder.blocks) // config.num_hidden_layers
         ]
-        if config.norm_first:
-            x = _add_pre_norm_block(graph, block, x, mask)
-        else:
-            x = _add_block(graph, block, x, mask)
+        x = add_block(graph, block, x)
         outputs.append(x)
     return outputs
 
@@ -279,13 +284,7 @@ def _add_places(graph, embeddings, ids):
 
 def _add_relative_bias(graph, table, ids):
     """Adds what `relative_positions.bias_of_table` returns: `[N, L, L]`."""
-    length = graph.apply("Shape", ids, start=1, end=2)
-    scalar = graph.apply("Squeeze", length)
-    zero, one = (graph.constant(f"int_{n}", n, np.int64) for n in (0, 1))
-    places = graph.apply("Range", zero, scalar, one)
-    distances = graph.apply(
-        "Sub", places, graph.apply("Unsqueeze", places, graph.integers(1))
-    )
+    distances = _add_distances(graph, ids)
     farthest = graph.constant("farthest", relative_positions.FARTHEST, np.int64)
     nearest = graph.apply("Neg", farthest)
     distances = graph.apply("Clip", distances, nearest, farthest)
@@ -296,6 +295,20 @@ def _add_relative_bias(graph, table, ids):
         graph.apply("Add", distances, farthest),
         axis=1,
     )
+
+
+def _add_range(graph, ids):
+    """Adds the places in a row, int64 `[L]`."""
+    length = graph.apply("Shape", ids, start=1, end=2)
+    zero, one = (graph.constant(f"int_{n}", n, np.int64) for n in (0, 1))
+    return graph.apply("Range", zero, graph.apply("Squeeze", length), one)
+
+
+def _add_distances(graph, ids):
+    """Adds how far each key is behind each query, int64 `[L, L]`."""
+    places = _add_range(graph, ids)
+    column = graph.apply("Unsqueeze", places, graph.integers(1))
+    return graph.apply("Sub", places, column)
 
 
 def _add_block(graph, block, x, mask):
@@ -340,8 +353,39 @@ def _add_context(graph, config, query, key, value, mask):
     )
 
 
-def _add_pre_norm_block(graph, block, x, mask):
-    """Adds a `PreNormBlock`; with a window, by a mask of all pairs."""
+def _add_masks(graph, config, ids, mask):
+    """Adds the blocks' masks by `is_local`; a window is one of all pairs."""
+    if config.attention_window is None:
+        return {False: mask}
+    distance = graph.apply("Abs", _add_distances(graph, ids))
+    window = graph.constant("window", config.attention_window, np.int64)
+    far = graph.cast(graph.apply("Greater", distance, window), "FLOAT")
+    far = graph.apply("Mul", far, graph.constant("masked", _MASKED))
+    return {False: mask, True: graph.apply("Min", mask, far)}
+
+
+def _add_turns(graph, encoder, ids):
+    """Adds {theta: (cosines, sines)} of all angles, float32 `[L, H / 2]`."""
+    size = encoder.config.hidden_size // encoder.config.num_attention_heads
+    place = graph.cast(_add_range(graph, ids), "FLOAT")
+    place = graph.apply("Unsqueeze", place, graph.integers(1))
+    turns = {}
+    for theta in sorted({block.attention.theta for block in encoder.blocks}):
+        speeds = 1 / theta ** (np.arange(0, size, 2, dtype="float32") / size)
+        speeds = graph.constant(f"speeds_{theta}", speeds)
+        angle = graph.apply("Mul", place, speeds)
+        turns[theta] = graph.apply("Cos", angle), graph.apply("Sin", angle)
+    return turns
+
+
+def _add_pre_norm_block(graph, block, x, masks, turns):
+    """Adds a `PreNormBlock`.
+
+    Args:
+        graph, block, x: The graph, the block and its inputs.
+        masks: What `_add_masks` returned.
+        turns: What `_add_turns` returned.
+    """
     config, attention = block.config, block.attention
     num_heads = config.num_attention_heads
     size = config.hidden_size // num_heads
@@ -356,28 +400,13 @@ def _add_pre_norm_block(graph, block, x, mask):
         )
         for each in graph.parts(attention.query_key_value, normal, 3)
     )
-    end = graph.apply("Shape", x, start=1, end=2)
-    place = graph.apply(
-        "Range",
-        graph.constant("first", 0, np.int64),
-        graph.apply("Squeeze", end),
-        graph.constant("index_1", 1, np.int64),
-    )
-    place = graph.cast(place, "FLOAT")
-    place = graph.apply("Unsqueeze", place, graph.integers(1))
+    cos, sin = turns[attention.theta]
     query, key = (
-        _add_rotation(graph, each, place, attention.theta, size)
-        for each in (query, key)
+        _add_rotation(graph, each, cos, sin, size) for each in (query, key)
     )
     query = graph.apply("Mul", query, graph.constant("scale", size**-0.5))
     key = graph.apply("Transpose", key, perm=[0, 1, 3, 2])
-    if block.is_local:
-        row = graph.apply("Transpose", place, perm=[1, 0])
-        distance = graph.apply("Abs", graph.apply("Sub", place, row))
-        window = graph.constant("window", config.attention_window)
-        far = graph.cast(graph.apply("Greater", distance, window), "FLOAT")
-        far = graph.apply("Mul", far, graph.constant("masked", _MASKED))
-        mask = graph.apply("Min", mask, far)
+    mask = masks[block.is_local]
     context = _add_context(graph, config, query, key, value, mask)
     x = graph.apply("Add", x, graph.dense(attention.merge_heads, context))
     feed_forward = block.feed_forward
@@ -393,11 +422,8 @@ def _add_pre_norm_block(graph, block, x, mask):
     return graph.layer_norm(block.final_layer_norm, x) if block.is_last else x
 
 
-def _add_rotation(graph, x, place, theta, size):
+def _add_rotation(graph, x, cos, sin, size):
     """Adds what `layers.rotary.rotate` computes, for `[B, N, L, H]`."""
-    speeds = 1 / theta ** (np.arange(0, size, 2, dtype="float32") / size)
-    angle = graph.apply("Mul", place, graph.constant(f"speeds_{theta}", speeds))
-    cos, sin = graph.apply("Cos", angle), graph.apply("Sin", angle)
     first, second = (
         graph.apply(
             "Slice",
