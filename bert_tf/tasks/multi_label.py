@@ -33,7 +33,6 @@ from bert_tf.tasks.calibration import Calibrated
 from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.source import TEST
-from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.task import check_has_labels
 from bert_tf.tasks.task import check_logits
 from bert_tf.tasks.task import check_names
@@ -232,12 +231,16 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
             data, self.text_features, label_column, parse_labels, np.int32
         )
 
-    def read_training(self, data: Any, **options: Any) -> tuple[Self, Examples]:
-        task = self
-        if self.lacks_labels:
-            labels = _find_labels(data, **options)
-            task = dataclasses.replace(self, labels=labels)
-        return task, task.read(data, TRAIN, **options)
+    def find_labels(
+        self, data: Any, label_column: str = "labels", **options: Any
+    ) -> tuple[str, ...]:
+        names: set[str] = set()
+        for where, (value,) in columns.read(data, [label_column]):
+            names |= _names_in(where, value)
+        title = columns.title(data)
+        if not names:
+            raise ValueError(f"{title}: no example has a label.")
+        return class_names.found(title, names)
 
     def report_sections(
         self, examples: Examples, answers: np.ndarray, results: dict[str, float]
@@ -291,17 +294,6 @@ class MultiLabelTask(Calibrated, Distillable, Foreign):
 
     def _names(self, is_label):
         return ", ".join(np.array(self.labels)[is_label])
-
-
-def _find_labels(data, label_column="labels"):
-    """Returns the names of all labels in a table, sorted."""
-    names: set[str] = set()
-    for where, (value,) in columns.read(data, [label_column]):
-        names |= _names_in(where, value)
-    title = columns.title(data)
-    if not names:
-        raise ValueError(f"{title}: no example has a label.")
-    return class_names.found(title, names)
 
 
 def _names_in(where, value):

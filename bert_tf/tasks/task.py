@@ -387,7 +387,24 @@ class Task(abc.ABC):
         Raises:
             ValueError: As in `read`, or if the data have no such labels.
         """
-        return self, self.read(data, TRAIN, **options)
+        task = self
+        if self.lacks_labels:
+            fields: dict[str, Any] = {
+                "labels": self.find_labels(data, **options)
+            }
+            task = dataclasses.replace(self, **fields)
+        return task, task.read(data, TRAIN, **options)
+
+    def find_labels(self, data: Any, **options: Any) -> tuple[str, ...]:
+        """Returns the classes in training data, of a task that `lacks_labels`.
+
+        Args:
+            data, **options: As for `read_training`.
+
+        Raises:
+            ValueError: If the data have no such labels.
+        """
+        raise NotImplementedError
 
     def make_sources(
         self,

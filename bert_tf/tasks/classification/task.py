@@ -37,7 +37,6 @@ from bert_tf.tasks.classification import report
 from bert_tf.tasks.distillable import Distillable
 from bert_tf.tasks.foreign import Foreign
 from bert_tf.tasks.source import TEST
-from bert_tf.tasks.source import TRAIN
 from bert_tf.tasks.source import Source
 from bert_tf.tasks.source import is_dev
 from bert_tf.tasks.task import NOT_STORED
@@ -315,12 +314,8 @@ class ClassificationTask(Calibrated, Distillable, Foreign):
             np.int32 if self.labels else np.float32,
         )
 
-    def read_training(self, data: Any, **options: Any) -> tuple[Self, Examples]:
-        task = self
-        if self.lacks_labels:
-            labels = find_labels(data, **options)
-            task = dataclasses.replace(self, labels=labels)
-        return task, task.read(data, TRAIN, **options)
+    def find_labels(self, data: Any, **options: Any) -> tuple[str, ...]:
+        return find_labels(data, **options)
 
     def make_sources(
         self,
