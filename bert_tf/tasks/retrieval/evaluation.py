@@ -1,6 +1,7 @@
 """Evaluates a search: scores of every query, and a report."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -46,12 +47,12 @@ class Evaluation:
         """The means of the scores, and the number of queries."""
         return ranking.means(self.scores) | {"queries": float(len(self.rows))}
 
-    @property
+    @functools.cached_property
     def best_ranks(self) -> np.ndarray:
         """int64 `[Q]`: each query's rank of the first relevant text."""
         return self.ranks[self.best_pairs]
 
-    @property
+    @functools.cached_property
     def best_pairs(self) -> np.ndarray:
         """int64 `[Q]`: the numbers of the pairs with these ranks."""
         pairs = self.relevance.by_query(np.arange(len(self.relevance)))
