@@ -27,9 +27,9 @@ from bert_tf.config import BertConfig
 _PEFT_FILE = "adapter_config.json"
 _KERAS_FILE = "tf_model.h5"
 _WEIGHTS = {*hugging_face_folder.WEIGHTS_FILES}
-# What follows the prefix in the names of a TF1 checkpoint's files.
 # What the Hub calls a model.
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+# What follows the prefix in the names of a TF1 checkpoint's files.
 _TF1_SUFFIX = re.compile(r"\.(index|meta|data-\d+-of-\d+)$")
 # A configuration may describe at most this many times what the files hold. Up
 # to that, the error lists the missing tensors instead.

@@ -135,12 +135,6 @@ class EncoderModel(ConfiguredModel):
             name=name,
         )
 
-    def _check_data(self, x, y):
-        # What Keras and TensorFlow would say late, in many lines or not at all.
-        inputs_lib.check_is_no_text(x)
-        inputs_lib.check_labels(y, getattr(self, "num_labels", None), self.loss)
-        inputs_lib.check_takes_logits(self.loss)
-
     def make_shared_layer(self) -> Transform | None:
         """Returns what all heads of some families begin with; None elsewhere.
 
@@ -177,6 +171,12 @@ class EncoderModel(ConfiguredModel):
         sequence = encoder(inputs, training=training)["sequence_output"]
         mean = mean_of_tokens(sequence, inputs[features.INPUT_MASK])
         return ops.cast(mean, sequence.dtype)
+
+    def _check_data(self, x, y):
+        # What Keras and TensorFlow would say late, in many lines or not at all.
+        inputs_lib.check_is_no_text(x)
+        inputs_lib.check_labels(y, getattr(self, "num_labels", None), self.loss)
+        inputs_lib.check_takes_logits(self.loss)
 
 
 def mean_of_tokens(

@@ -145,7 +145,7 @@ def _of_block(config, index):
 def _layer(part, name, *sizes, config=None):
     """Yields the variables of a dense layer, or of a LayerNorm.
 
-    Without biases if the configuration, where it is of account, has none.
+    There are biases unless a configuration is given that has none.
     """
     leaves = ("gamma", "beta") if len(sizes) == 1 else ("kernel", "bias")
     if config is not None and not config.has_biases:

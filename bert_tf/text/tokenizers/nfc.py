@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.text import offsets as offsets_lib
 from bert_tf.text.tokenizers import characters
+from bert_tf.text.tokenizers import text_ops
 from bert_tf.text.tokenizers.token_finder import Normal
 from bert_tf.text.tokenizers.utf_8 import END
 
@@ -37,8 +38,7 @@ def compose(texts: tf.Tensor) -> tf.Tensor:
     """Returns valid texts, string `[N]`, in NFC."""
 
     def composed():
-        import tensorflow_text as tf_text
-
+        tf_text = text_ops.tensorflow_text()
         normal = tf_text.normalize_utf8(_broken(texts), "NFC")
         return tf.strings.regex_replace(normal, rf"\x{{{_BREAK:x}}}", "")
 
