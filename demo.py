@@ -279,7 +279,6 @@ def next_commands(out):
             "Let the pre-trained model fill in a word:",
             "bert_tf/run_predict.py",
             [
-                "--kind=fill_mask",
                 f"--model_dir={out}/pretrained",
                 "--kind=fill_mask",
                 "--text=Returns the [MASK] of the array.",
